@@ -1,0 +1,86 @@
+"""Conversations that many chatbot workers share, kept in Redis."""
+
+from memory_redis.errors import (
+    AccessDenied,
+    ConflictError,
+    CorruptRecord,
+    HistoryCleared,
+    HistoryRolledBack,
+    HistoryTooLarge,
+    InvalidId,
+    InvalidMessage,
+    InvalidSetting,
+    MemoryRedisError,
+    PoolExhausted,
+    RecordError,
+    ServerError,
+    ServerRefused,
+    ServerUnavailable,
+    StorageFull,
+    TurnAlreadyStored,
+    UnknownOutcome,
+    UnsupportedFormat,
+    UnsupportedServer,
+    WrongEventLoop,
+    WrongType,
+)
+from memory_redis.expiry import FixedExpiry, NoExpiry, SlidingExpiry
+from memory_redis.history import AsyncHistory, History
+from memory_redis.limits import Limits
+from memory_redis.memory import AsyncRedisMemory, RedisMemory
+from memory_redis.messages import StoredMessage, ai, chat, function, human, system, tool
+from memory_redis.retention import MaxMessages
+from memory_redis.snapshots import ConversationInfo, Forgotten, Snapshot
+from memory_redis.turns import AsyncTurn, Turn
+from memory_redis.versions import AppendId, Version
+from memory_redis.windows import AllMessages, LastMessages
+
+__all__ = [
+    "AccessDenied",
+    "AllMessages",
+    "AppendId",
+    "AsyncHistory",
+    "AsyncRedisMemory",
+    "AsyncTurn",
+    "ConflictError",
+    "ConversationInfo",
+    "CorruptRecord",
+    "FixedExpiry",
+    "Forgotten",
+    "History",
+    "HistoryCleared",
+    "HistoryRolledBack",
+    "HistoryTooLarge",
+    "InvalidId",
+    "InvalidMessage",
+    "InvalidSetting",
+    "LastMessages",
+    "Limits",
+    "MaxMessages",
+    "MemoryRedisError",
+    "NoExpiry",
+    "PoolExhausted",
+    "RecordError",
+    "RedisMemory",
+    "ServerError",
+    "ServerRefused",
+    "ServerUnavailable",
+    "SlidingExpiry",
+    "Snapshot",
+    "StorageFull",
+    "StoredMessage",
+    "Turn",
+    "TurnAlreadyStored",
+    "UnknownOutcome",
+    "UnsupportedFormat",
+    "UnsupportedServer",
+    "Version",
+    "WrongEventLoop",
+    "WrongType",
+    "ai",
+    "chat",
+    "function",
+    "human",
+    "system",
+    "tool",
+]

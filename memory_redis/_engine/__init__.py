@@ -1,0 +1,1 @@
+"""How it is said to Redis. Nothing outside this package speaks to a server."""

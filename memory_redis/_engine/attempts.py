@@ -1,0 +1,103 @@
+"""One plan, sent until it is answered or its time is over: the decisions, without I/O.
+
+Every repeat carries the time since the first send, so that the scripts can tell a repeat that they
+do not know from one that they have forgotten.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+from redis.exceptions import ResponseError
+
+from memory_redis._engine.failures import (
+    TRANSPORT,
+    NotSent,
+    is_missing_script,
+    is_passing,
+    never_sent,
+    translated,
+)
+from memory_redis._engine.plans import UNKNOWN_AGE, Plan, Wire
+from memory_redis.errors import AccessDenied, MemoryRedisError, UnknownOutcome
+
+RAISED: Final = (*TRANSPORT, ResponseError, NotSent)
+"""What a channel may raise, and an attempt decides about."""
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 1.0
+
+
+class Attempts:
+    """The sending of one plan.
+
+    Args:
+        plan: what is sent.
+
+        deadline: seconds it may take in all.
+
+        attempt: seconds that one send may take; none begins that could end after the deadline.
+    """
+
+    __slots__ = ("_began", "_by_source", "_first", "_maybe_sent", "_plan", "_repeats", "_until")
+
+    def __init__(self, plan: Plan[Any], deadline: float, attempt: float) -> None:
+        self._plan = plan
+        self._began: float = time.monotonic()
+        self._until = self._began + max(deadline - attempt, deadline / 3)
+        self._first: float | None = None
+        if plan.again and plan.append_id is not None:
+            self._first = -1.0 if plan.append_id.made is None else plan.append_id.made
+        self._by_source = self._maybe_sent = False
+        self._repeats = 0
+
+    def wires(self) -> list[Wire]:
+        """The words to send now."""
+        age = 0
+        if self._first is not None:
+            age = UNKNOWN_AGE if self._first < 0 else int((time.monotonic() - self._first) * 1000) + 1
+        return [call.wire(age, self._by_source) for call in self._plan.calls]
+
+    def failed(self, error: BaseException) -> float:
+        """The seconds to wait before the next send, after an error took the place of the replies.
+
+        Raises:
+            MemoryRedisError: there is no next send.
+        """
+        if is_missing_script(error) and not self._by_source:
+            self._by_source = True
+            return 0.0
+        if not never_sent(error) and not isinstance(error, ResponseError):
+            self._maybe_sent = True
+            if self._first is None:
+                self._first = self._began
+        final = isinstance(error, ResponseError) and not is_passing(error)
+        verdict = translated(error)
+        if final or isinstance(verdict, AccessDenied) or not self._plan_can_wait():
+            raise self._verdict(verdict) from None
+        self._repeats += 1
+        if self._repeats == 1 and self._maybe_sent:
+            return 0.0
+        longest: float = min(_FIRST_PAUSE * 2.0**self._repeats, _LONGEST_PAUSE)
+        return longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, keeps no secret
+
+    def checked(self, replies: Sequence[Any]) -> list[Any]:
+        """The replies, if none of them is an error.
+
+        Raises:
+            ResponseError: one is.
+        """
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise reply
+        return list(replies)
+
+    def _plan_can_wait(self) -> bool:
+        return time.monotonic() < self._until
+
+    def _verdict(self, error: MemoryRedisError) -> MemoryRedisError:
+        if self._plan.writes and self._maybe_sent:
+            return UnknownOutcome(self._plan.conversation, self._plan.append_id)
+        return error

@@ -1,0 +1,344 @@
+"""Messages to records and back. The only module that knows msgpack.
+
+A record of format 1 is a header of 26 bytes, readable from Lua, and a msgpack map, the message's
+data:
+
+    0      format, 1
+    1      type: 1 human, 2 ai, 3 system, 4 tool, 5 function, 6 chat, 7 remove
+    2      flags: 1 has tool calls, 2 partial
+    3      id of the token counter, 0 for none
+    4-7    tokens by that counter
+    8-11   bytes of the content's text, UTF-8
+    12-17  ms since 1970 at which the server stored it, stamped by the append script
+    18-25  tag of the conversation it belongs to
+    26-    msgpack
+
+A record that begins with `{` is JSON text in LangChain's layout; ours has `stored_at` and `owner`
+beside `type` and `data`, where LangChain's readers do not look. Both may stand in one list.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from enum import Enum
+from struct import Struct
+from typing import Any, Final, NoReturn
+
+import msgpack
+from pydantic import ValidationError
+
+from memory_redis.errors import CorruptRecord, InvalidMessage, InvalidSetting, RecordError, UnsupportedFormat
+from memory_redis.limits import Limits
+from memory_redis.messages import (
+    DEFAULTS,
+    MESSAGE_TYPES,
+    REQUIRED,
+    MessageType,
+    StoredMessage,
+    restored,
+    text_of,
+)
+
+FORMAT: Final = 1
+HEADER: Final = Struct(">BBBBII6s8s")
+TOOL_CALLS, PARTIAL = 1, 2
+DEEPEST: Final = 32
+
+_CODES: Final = {kind: code for code, kind in enumerate(MESSAGE_TYPES, 1)}
+_SCALARS: Final = frozenset({str, int, float, bool, bytes, type(None)})
+_STRUCTURE: Final[dict[str, frozenset[type]]] = {
+    "content": frozenset({str, list}),
+    "id": frozenset({str, type(None)}),
+    "name": frozenset({str, type(None)}),
+    "additional_kwargs": frozenset({dict}),
+    "response_metadata": frozenset({dict}),
+    "tool_calls": frozenset({list}),
+    "invalid_tool_calls": frozenset({list}),
+    "usage_metadata": frozenset({dict, type(None)}),
+    "tool_call_id": frozenset({str}),
+    "status": frozenset({str}),
+    "role": frozenset({str}),
+}
+
+
+# -- writing -------------------------------------------------------------------------------------
+
+
+class _Unstorable(Exception):
+    """A value that cannot be stored; the path is put together on the way out."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.path: list[str] = []
+
+
+def _text(value: str) -> str:
+    """The text itself, or with U+FFFD for each lone surrogate, which no encoding can hold."""
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return value
+
+
+def _plain(value: Any, depth: int, as_json: bool) -> Any:
+    """A copy made of nothing but what every reader gets back."""
+    kind = type(value)
+    if kind is str:
+        return _text(value)
+    if value is None or kind is bool:
+        return value
+    if kind is int:
+        if not -(2**63) <= value < 2**64:
+            raise _Unstorable("an integer of more than 64 bits")
+        return value
+    if kind is float:
+        if as_json and not math.isfinite(value):
+            raise _Unstorable("JSON has no NaN and no infinity")
+        return value
+    if kind is dict or kind is list or kind is tuple or isinstance(value, (dict, list)):
+        if depth >= DEEPEST:
+            raise _Unstorable(f"nested deeper than {DEEPEST}")
+        if isinstance(value, dict):
+            return {_key(key): _inside(str(key), item, depth, as_json) for key, item in value.items()}
+        return [_inside(str(at), item, depth, as_json) for at, item in enumerate(value)]
+    if kind is bytes:
+        if as_json:
+            raise _Unstorable("JSON has no bytes")
+        return value
+    if isinstance(value, str) and not isinstance(value, Enum):
+        return _text(str.__str__(value))
+    raise _Unstorable(f"a {kind.__name__} cannot be stored")
+
+
+def _key(key: Any) -> str:
+    if type(key) is not str:
+        raise _Unstorable(f"a key that is a {type(key).__name__}, not a text")
+    return _text(key)
+
+
+def _inside(name: str, value: Any, depth: int, as_json: bool) -> Any:
+    try:
+        return _plain(value, depth + 1, as_json)
+    except _Unstorable as error:
+        error.path.insert(0, name)
+        raise
+
+
+def _has_calls(data: dict[str, Any]) -> bool:
+    return bool(data.get("tool_calls") or (data.get("additional_kwargs") or {}).get("function_call"))
+
+
+class Encoder:
+    """Writes messages as records of one codec.
+
+    Raises:
+        InvalidSetting: there is no such codec.
+    """
+
+    __slots__ = ("_as_json", "_limits", "_write")
+
+    def __init__(self, codec: str, limits: Limits) -> None:
+        writers: dict[str, Callable[[MessageType, dict[str, Any], bytes], bytes]] = {
+            "msgpack": _msgpack_record,
+            "json": _json_record,
+        }
+        if codec not in writers:
+            raise InvalidSetting('codec must be "msgpack" or "json"')
+        self._write, self._as_json, self._limits = writers[codec], codec == "json", limits
+
+    def records(self, messages: Sequence[StoredMessage], owner: bytes) -> list[bytes]:
+        """The messages of one append as records, for the conversation with that tag.
+
+        Raises:
+            InvalidMessage: there is none, one too many, one that is too large, or a value in one
+                that cannot be stored.
+        """
+        limits = self._limits
+        if not messages:
+            raise InvalidMessage("append needs at least one message")
+        if len(messages) > limits.append_messages:
+            raise InvalidMessage(f"an append holds at most {limits.append_messages} messages")
+        records = [self._record(message, at, owner) for at, message in enumerate(messages)]
+        if sum(map(len, records)) > limits.append_bytes:
+            raise InvalidMessage(f"an append holds at most {limits.append_bytes} bytes")
+        return records
+
+    def _record(self, message: StoredMessage, position: int, owner: bytes) -> bytes:
+        if not isinstance(message, StoredMessage):
+            raise InvalidMessage(
+                f"a {type(message).__name__} is no message: use human(), ai(), …", position=position
+            )
+        kind = message.type
+        try:
+            data = _plain(message.data, 0, self._as_json)
+        except _Unstorable as error:
+            field = ".".join(["data", *error.path])
+            raise InvalidMessage(error.reason, position=position, field=field) from None
+        try:
+            _check(kind, data)
+        except ValueError as error:
+            raise InvalidMessage(str(error), position=position, field="data") from None
+        record = self._write(kind, data, owner)
+        if len(record) > self._limits.record_bytes:
+            raise InvalidMessage(
+                f"a record holds at most {self._limits.record_bytes} bytes", position=position
+            )
+        return record
+
+
+def _msgpack_record(kind: MessageType, data: dict[str, Any], owner: bytes) -> bytes:
+    flags = TOOL_CALLS if _has_calls(data) else 0
+    if data.get("response_metadata", {}).get("partial") is True:
+        flags |= PARTIAL
+    size = len(text_of(data.get("content")).encode())
+    head = HEADER.pack(FORMAT, _CODES[kind], flags, 0, 0, size, b"\0" * 6, owner)
+    body: Any = msgpack.packb(data)
+    return head + bytes(body)
+
+
+def _json_record(kind: MessageType, data: dict[str, Any], owner: bytes) -> bytes:
+    fields = {"content": data.get("content", "")}
+    for name, default in DEFAULTS[kind].items():
+        if name == "name":
+            fields["type"] = kind
+        fields[name] = data.get(name, default)
+    record = {"type": kind, "owner": owner.hex(), "data": fields | data}
+    return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+# -- reading -------------------------------------------------------------------------------------
+
+
+def _refuse_extension(_code: int, _data: bytes) -> NoReturn:
+    raise ValueError("an extension type")
+
+
+def _check(kind: str, data: Any) -> None:
+    """That decoded data has the structure of a message of this type."""
+    if type(data) is not dict:
+        raise ValueError("no map")
+    for name, value in data.items():
+        found = type(value)
+        expected = _STRUCTURE.get(name)
+        if expected is not None and found not in expected:
+            raise ValueError(f"data.{name} is a {found.__name__}")
+        if found is dict or found is list:
+            _check_value(value, 1)
+        elif found not in _SCALARS:
+            raise ValueError("a type that is never written")
+        if type(name) is not str:
+            raise ValueError("a key that is no text")
+    needed = REQUIRED.get(kind)
+    if needed is not None and type(data.get(needed)) is not str:
+        raise ValueError(f"no data.{needed}")
+    if "content" not in data and kind != "remove":
+        raise ValueError("no data.content")
+    content = data.get("content")
+    if type(content) is list and not all(type(block) is str or type(block) is dict for block in content):
+        raise ValueError("a content block that is no text and no map")
+    for calls in ("tool_calls", "invalid_tool_calls"):
+        if calls in data and not all(type(call) is dict for call in data[calls]):
+            raise ValueError("a tool call that is no map")
+
+
+def _check_value(value: dict[Any, Any] | list[Any], depth: int) -> None:
+    if depth > DEEPEST:
+        raise ValueError(f"nested deeper than {DEEPEST}")
+    if type(value) is dict:
+        if any(type(key) is not str for key in value):
+            raise ValueError("a key that is no text")
+        items = value.values()
+    else:
+        items = value  # type: ignore[assignment]
+    for item in items:
+        kind = type(item)
+        if kind is dict or kind is list:
+            _check_value(item, depth + 1)
+        elif kind not in _SCALARS:
+            raise ValueError("a type that is never written")
+
+
+class Decoder:
+    """Reads the records of one conversation.
+
+    `conversation` is its label for errors, `owner` its tag.
+    """
+
+    __slots__ = ("_conversation", "_limit", "_owner")
+
+    def __init__(self, conversation: str, owner: bytes, limits: Limits) -> None:
+        self._conversation, self._owner, self._limit = conversation, owner, limits.record_bytes
+
+    def message(self, record: bytes, position: int) -> StoredMessage:
+        """The message that a record holds; `position` becomes its `seq`.
+
+        Raises:
+            CorruptRecord: the bytes are no record of this conversation.
+            UnsupportedFormat: a later release wrote it.
+        """
+        try:
+            if len(record) > self._limit:
+                raise ValueError(f"longer than {self._limit} bytes")
+            if record[:1] == b"{":
+                return self._from_json(record, position)
+            if record[:1] != b"\x01":
+                raise self._foreign(record, position)
+            return self._from_msgpack(record, position)
+        except (ValueError, msgpack.UnpackException, RecursionError) as error:
+            reason = str(error) if type(error) is ValueError else type(error).__name__
+            raise CorruptRecord(self._conversation, reason, position) from None
+
+    def messages(
+        self, records: Sequence[bytes], position: int
+    ) -> tuple[list[StoredMessage], tuple[RecordError, ...]]:
+        """The messages of records that stand from `position` on, and what could not be decoded."""
+        found: list[StoredMessage] = []
+        failed: list[RecordError] = []
+        for at, record in enumerate(records, position):
+            try:
+                found.append(self.message(record, at))
+            except RecordError as error:
+                failed.append(error)
+        return found, tuple(failed)
+
+    def _foreign(self, record: bytes, position: int) -> RecordError:
+        if record and 1 < record[0] < 32:
+            return UnsupportedFormat(self._conversation, f"format {record[0]} is not known here", position)
+        return CorruptRecord(self._conversation, "no record of this library", position)
+
+    def _from_msgpack(self, record: bytes, position: int) -> StoredMessage:
+        if len(record) <= HEADER.size:
+            raise ValueError("truncated")
+        _, code, _, _, _, _, stored, owner = HEADER.unpack_from(record)
+        if owner != self._owner:
+            raise ValueError("it belongs to another conversation")
+        if not 0 < code <= len(MESSAGE_TYPES):
+            raise ValueError(f"message type {code} is not known here")
+        kind = MESSAGE_TYPES[code - 1]
+        data = msgpack.unpackb(record[HEADER.size :], ext_hook=_refuse_extension)
+        _check(kind, data)
+        return restored(kind, data, position, int.from_bytes(stored))
+
+    def _from_json(self, record: bytes, position: int) -> StoredMessage:
+        value = json.loads(record, parse_constant=_refuse_constant)
+        owner = value.get("owner")
+        if owner is not None and owner != self._owner.hex():
+            raise ValueError("it belongs to another conversation")
+        stored = value.get("stored_at")
+        try:
+            message = StoredMessage.model_validate(
+                {k: value[k] for k in value if k not in ("seq", "stored_ms")}
+            )
+            data = _plain(message.data, 0, True)
+        except (ValidationError, _Unstorable):
+            raise ValueError("no message in LangChain's layout") from None
+        return restored(message.type, data, position, stored if type(stored) is int else None)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")

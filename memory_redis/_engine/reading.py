@@ -1,0 +1,241 @@
+"""Reading a conversation: windows, pages, and the version that belongs to them.
+
+A read is plain commands in one pipeline: meta, length, range, and meta again. Where the two looks
+at the meta differ, a write came between, and the read is made again. This costs less than a
+transaction or a script, and works on a cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from memory_redis._engine.codec import Decoder
+from memory_redis._engine.keys import ConversationKeys
+from memory_redis._engine.plans import UNKNOWN_AGE, Call, Flow, Plan
+from memory_redis._engine.scripts import INDEX_TOUCH, RENEW, SETTLE
+from memory_redis._engine.settings import Settings
+from memory_redis.errors import ConflictError, HistoryTooLarge, RecordError, TurnAlreadyStored
+from memory_redis.expiry import Expiry
+from memory_redis.messages import StoredMessage
+from memory_redis.options import OnCorrupt
+from memory_redis.snapshots import Snapshot
+from memory_redis.telemetry import Event
+from memory_redis.versions import AppendId, Version
+from memory_redis.windows import LastMessages, Window, without_orphans
+
+PAGE: Final = 10_000
+"""Records that one round trip of a load of everything asks for at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A conversation's meta as a read found it."""
+
+    birth: bytes
+    version: int
+    trimmed: int
+    last: bytes
+    size: int
+    edited: int
+    healed: bool
+
+    @property
+    def token(self) -> Version:
+        """The state as a version to append against."""
+        return Version(self.version, self.last, self.birth)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a read brought: the records and the position of the first of them."""
+
+    state: State
+    records: list[bytes]
+    position: int
+    steady: bool
+    extra: list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the next page begins, and which life of the conversation the pages belong to."""
+
+    position: int
+    trimmed: int
+    birth: bytes
+    edited: int
+
+
+def _number(value: bytes | None) -> int:
+    return int(value) if value else 0
+
+
+def _state(meta: Sequence[bytes | None], length: int) -> State:
+    """The state that meta and length amount to: the rule of `heal` in prelude.lua."""
+    version, trimmed, edited = _number(meta[1]), _number(meta[2]), _number(meta[5])
+    healed = version - trimmed != length
+    if healed:
+        if length < version - trimmed:
+            version += 1
+            edited = version
+        version = max(version, trimmed + length)
+        trimmed = version - length
+    return State(meta[0] or b"", version, trimmed, meta[3] or b"", _number(meta[4]), edited, healed)
+
+
+class Reader:
+    """The flows that read one conversation."""
+
+    __slots__ = ("_decoder", "_expiry", "_keys", "_settings")
+
+    def __init__(self, keys: ConversationKeys, settings: Settings, expiry: Expiry) -> None:
+        self._keys, self._settings, self._expiry = keys, settings, expiry
+        self._decoder = Decoder(keys.label, keys.owner, settings.limits)
+
+    def _range(self, start: int, stop: int, extra: tuple[Call, ...] = ()) -> Plan[Found]:
+        """Records from list index `start` to `stop`, both included, as LRANGE counts."""
+        keys = self._keys
+        skip = len(extra)
+
+        def decode(replies: list[Any]) -> Found:
+            meta, length, records, after = replies[skip:]
+            state = _state(meta, length)
+            first = max(length + start, 0) if start < 0 else min(start, length)
+            last = length + stop if stop < 0 else min(stop, length - 1)
+            steady = meta[0] == after[0] and meta[1] == after[1] and meta[3] == after[2]
+            steady = steady and len(records) == max(last - first + 1, 0)
+            return Found(state, records, state.trimmed + first, steady, replies[:skip])
+
+        calls = (
+            *extra,
+            Call("HMGET", ("b", "v", "t", "l", "n", "e"), keys=(keys.meta,)),
+            Call("LLEN", keys=(keys.messages,)),
+            Call("LRANGE", (start, stop), keys=(keys.messages,)),
+            Call("HMGET", ("b", "v", "l"), keys=(keys.meta,)),
+        )
+        return Plan(calls, decode, keys.label)
+
+    def _read(self, start: int, stop: int, extra: tuple[Call, ...] = ()) -> Flow[Found]:
+        while True:
+            found: Found = yield self._range(start, stop, extra)
+            if found.steady:
+                return found
+
+    def load(
+        self, window: Window, on_corrupt: OnCorrupt, key_id: AppendId | None = None
+    ) -> Flow[tuple[Snapshot, list[StoredMessage] | None]]:
+        """A snapshot; and the messages stored under an idempotency key, None if there are none."""
+        keys, settings = self._keys, self._settings
+        extra: list[Call] = []
+        if self._expiry.renewed_by_reads:
+            words = (self._expiry.policy, self._expiry.milliseconds)
+            extra.append(Call(RENEW, words, keys=(keys.messages, keys.meta)))
+        if key_id is not None:
+            extra.append(Call(SETTLE, (key_id.value, UNKNOWN_AGE), keys=(keys.messages, keys.meta)))
+        wanted = window.count if isinstance(window, LastMessages) else None
+        found, messages, failed = yield from self._window(wanted, on_corrupt, tuple(extra))
+        state = found.state
+        if self._expiry.renewed_by_reads and found.extra[0][1] and keys.index is not None:
+            yield touch(keys.index, keys, found.extra[0][2])
+        if state.healed:
+            settings.emit(Event("heal", keys.label, version=state.version, detail="seen by a load"))
+        settings.emit(Event("load", keys.label, len(messages), state.version))
+        if failed:
+            settings.emit(Event("corrupt", keys.label, len(failed), state.version))
+        snapshot = Snapshot(messages, state.token, state.trimmed, failed)
+        if key_id is None or found.extra[-1][0] != 1:
+            return snapshot, None
+        return snapshot, (yield from self._stored(found.extra[-1], key_id, state))
+
+    def _window(
+        self, wanted: int | None, on_corrupt: OnCorrupt, extra: tuple[Call, ...]
+    ) -> Flow[tuple[Found, list[StoredMessage], tuple[RecordError, ...]]]:
+        if wanted is None or wanted > PAGE:
+            found = yield from self._everything(extra)
+            start = 0 if wanted is None else max(len(found.records) - wanted, 0)
+        else:
+            # index 1 to 0 is an empty range
+            found = yield from self._read(*((-wanted, -1) if wanted else (1, 0)), extra)
+            start = 0
+        while True:
+            position = found.position + start
+            messages, failed = self._decoder.messages(found.records[start:], position)
+            if failed and on_corrupt == "raise":
+                raise failed[0]
+            missing = 0 if wanted is None else wanted - len(messages)
+            if not (failed and missing > 0 and position > found.state.trimmed):
+                break
+            # Records that were left out do not count: read further back for as many more.
+            if start:
+                start = max(start - missing, 0)
+            else:
+                found = yield from self._read(-(len(found.records) + missing), -1, extra)
+        if position > found.state.trimmed:
+            messages = without_orphans(messages)
+        return found, messages, failed
+
+    def _everything(self, extra: tuple[Call, ...]) -> Flow[Found]:
+        """All records: the first page, and what else stood there at that moment."""
+        limit = self._settings.limits.load_bytes
+        while True:
+            found = yield from self._read(0, PAGE - 1, extra)
+            state = found.state
+            if state.size > limit or sum(map(len, found.records)) > limit:
+                raise HistoryTooLarge(self._keys.label, f"more than {limit} bytes: read it with iterate()")
+            records = found.records
+            while state.trimmed + len(records) < state.version:
+                start = len(records)
+                more = yield from self._read(start, start + PAGE - 1)
+                now = more.state
+                if now.birth != state.birth or now.edited != state.edited or now.trimmed != state.trimmed:
+                    break
+                records = records + more.records[: state.version - state.trimmed - start]
+            else:
+                return Found(state, records, found.position, True, found.extra)
+
+    def _stored(self, reply: list[Any], key_id: AppendId, state: State) -> Flow[list[StoredMessage]]:
+        """The messages of the append that a settled idempotency key stands for."""
+        _, version, birth, count = reply
+        start = version - count - state.trimmed
+        found: Found | None = None
+        if start >= 0:
+            found = yield from self._read(start, start + count - 1)
+        if found is None or found.position != version - count or len(found.records) != count:
+            raise TurnAlreadyStored(self._keys.label, Version(version, key_id.value, birth, repeated=True))
+        messages, failed = self._decoder.messages(found.records, found.position)
+        if failed:
+            raise failed[0]
+        return messages
+
+    def page(
+        self, place: Place | None, size: int, on_corrupt: OnCorrupt
+    ) -> Flow[tuple[list[StoredMessage], Place | None]]:
+        """A page from a place on (None: the oldest message), and the place of the next, if any."""
+        keys = self._keys
+        trimmed = place.trimmed if place else 0
+        while True:
+            index = 0 if place is None else max(place.position - trimmed, 0)
+            found = yield from self._read(index, index + size - 1)
+            state = found.state
+            if place is None or state.trimmed == trimmed:
+                break
+            trimmed = state.trimmed
+        if place is not None and (state.birth != place.birth or state.edited != place.edited):
+            gone = state.birth != place.birth
+            raise ConflictError(keys.label, version=state.token, expired=gone, edited=not gone)
+        messages, failed = self._decoder.messages(found.records, found.position)
+        if failed:
+            if on_corrupt == "raise":
+                raise failed[0]
+            self._settings.emit(Event("corrupt", keys.label, len(failed), state.version))
+        after = found.position + len(found.records)
+        if after >= state.version:
+            return messages, None
+        return messages, Place(after, state.trimmed, state.birth, state.edited)
+
+
+def touch(index: str, keys: ConversationKeys, ends: int) -> Plan[Any]:
+    """Enter a conversation in its user's index, or bring it to the top."""
+    return Plan((Call(INDEX_TOUCH, (keys.conversation_id, ends), keys=(index,)),), lambda replies: replies[0])

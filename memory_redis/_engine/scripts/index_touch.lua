@@ -1,0 +1,18 @@
+-- Enter a conversation in its user's index, or bring it to the top.
+--
+-- KEYS  1 index (sorted set: conversation id by the ms of its last activity)
+-- ARGV  1 conversation id  2 the conversation's end in ms since 1970, 0 for never
+-- Reply: its score. Scores of an index never repeat, so that a page can begin below one, and an
+--        entry that was touched meanwhile differs from what a reader saw.
+
+local index, ends = KEYS[1], tonumber(ARGV[2])
+local top = redis.call('ZREVRANGE', index, 0, 0, 'WITHSCORES')
+local now, left = clock(''), redis.call('PTTL', index)
+local score = math.max(now, tonumber(top[2] or 0) + 1)
+redis.call('ZADD', index, text(score), ARGV[1])
+if ends == 0 then
+  redis.call('PERSIST', index)
+elseif left == -2 or (left >= 0 and now + left < ends + 120000) then
+  redis.call('PEXPIREAT', index, text(ends + 120000))
+end
+return {score}

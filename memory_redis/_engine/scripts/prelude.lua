@@ -1,0 +1,132 @@
+-- Shared by every script: it is put before each of them when they are loaded.
+--
+-- Numbers that stand inside binary fields are six bytes, big-endian: enough for milliseconds since
+-- 1970 and for any count, and free of struct and bit, which not every server offers to scripts.
+--
+-- A ring is a string of entries of 28 bytes, oldest first:
+--   append id (12) | version after the append (6) | server time in ms (6) | number of messages (4)
+
+local ENTRY = 28
+
+local function text(n) return string.format('%.0f', n) end
+
+local function bytes6(n)
+  local low = n % 16777216
+  local high = (n - low) / 16777216
+  return string.char(
+    math.floor(high / 65536), math.floor(high / 256) % 256, high % 256,
+    math.floor(low / 65536), math.floor(low / 256) % 256, low % 256)
+end
+
+local function number6(s, at)
+  local a, b, c, d, e, f = string.byte(s, at, at + 5)
+  return ((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f
+end
+
+-- The clock of the server, never behind the newest entry that this conversation holds.
+local function clock(ring)
+  local t = redis.call('TIME')
+  local now = t[1] * 1000 + math.floor(t[2] / 1000)
+  if #ring > 0 then now = math.max(now, number6(ring, #ring - 9)) end
+  return now
+end
+
+-- Where the entry of an append id begins in a ring, or nil.
+local function find(ring, id)
+  local at = string.find(ring, id, 1, true)
+  while at and (at - 1) % ENTRY ~= 0 do at = string.find(ring, id, at + 1, true) end
+  return at
+end
+
+-- Version and number of messages of an entry.
+local function entry(ring, at)
+  return number6(ring, at + 12), number6('\0\0' .. string.sub(ring, at + 24, at + 27), 1)
+end
+
+-- A ring with one entry more, without those that are too old or too many; and the time of the
+-- newest entry that was ever dropped, for a repeat that is older than this must not be guessed.
+local function remember(ring, dropped, id, version, now, count, hold, least)
+  ring = ring .. id .. bytes6(version) .. bytes6(now) .. string.sub(bytes6(count), 3)
+  local cut = math.max(0, #ring - 256 * ENTRY)
+  while #ring - cut > least * ENTRY and number6(ring, cut + 19) < now - hold do cut = cut + ENTRY end
+  if cut > 0 then
+    dropped = math.max(dropped, number6(ring, cut - 9))
+    ring = string.sub(ring, cut + 1)
+  end
+  return ring, dropped
+end
+
+-- Version, trimmed count and version of the last edit as they truly are, should one half of a
+-- conversation have been evicted or edited by hand. Messages that vanished count as an edit.
+local function heal(version, trimmed, edited, length)
+  if version - trimmed == length then return version, trimmed, edited, 0 end
+  if length < version - trimmed then
+    version = version + 1
+    edited = version
+  end
+  version = math.max(version, trimmed + length)
+  return version, version - length, edited, 1
+end
+
+-- Whether an append that is sent again, and is not in the ring, may have been dropped from it.
+-- A repeat spends time on the wire, hence the margin.
+local function forgotten(dropped, age, now)
+  return age > 0 and dropped > 0 and dropped >= now - age - 100
+end
+
+-- Whether a record belongs to a tool exchange: 'call', 'result' or nil.
+local function exchange(record)
+  local first, kind, flags = string.byte(record, 1, 3)
+  if first ~= 123 then
+    if kind == 4 or kind == 5 then return 'result' end
+    return flags and flags % 2 == 1 and 'call' or nil
+  end
+  local name = string.match(record, '"type":%s*"(%a+)"') or ''
+  if string.sub(name, 1, 4) == 'tool' or string.sub(name, 1, 8) == 'function' then return 'result' end
+  if string.sub(name, 1, 4) == 'Tool' or string.sub(name, 1, 8) == 'Function' then return 'result' end
+  if string.find(record, '"tool_calls":%s*%[%s*{') or string.find(record, '"function_call":%s*{') then return 'call' end
+  return nil
+end
+
+-- The first place at or after `cut` where no tool exchange is cut in half: a result that comes
+-- before any new call answers a call that the cut would take away.
+local function boundary(list, cut)
+  local from, quiet = cut, 0
+  while quiet < 32 do
+    local page = redis.call('LRANGE', list, from, from + 31)
+    for i, record in ipairs(page) do
+      local part = exchange(record)
+      if part == 'call' then return cut end
+      quiet = quiet + 1
+      if part == 'result' then cut, quiet = from + i, 0 end
+    end
+    if #page < 32 then return cut end
+    from = from + 32
+  end
+  return cut
+end
+
+-- Bytes of the first `count` records.
+local function weight(list, count)
+  local bytes = 0
+  for from = 0, count - 1, 1000 do
+    for _, record in ipairs(redis.call('LRANGE', list, from, math.min(from + 999, count - 1))) do
+      bytes = bytes + #record
+    end
+  end
+  return bytes
+end
+
+-- The instant at which a conversation ends, 0 for never. Policies: 'none', 'idle' (ms from now),
+-- 'fixed' (ms from its first message).
+local function ending(policy, ms, now, created)
+  if policy == 'idle' then return now + ms end
+  if policy == 'fixed' then return created + ms end
+  return 0
+end
+
+local function expire(at, keys)
+  for _, key in ipairs(keys) do
+    if at > 0 then redis.call('PEXPIREAT', key, text(at)) else redis.call('PERSIST', key) end
+  end
+end

@@ -1,0 +1,84 @@
+"""How a memory is set up, as a frozen value that every conversation of it shares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import get_args
+
+from memory_redis._engine.codec import Encoder
+from memory_redis._engine.keys import check_namespace
+from memory_redis.errors import InvalidSetting
+from memory_redis.expiry import Expiry, ExpiryFor, NoExpiry
+from memory_redis.limits import Limits
+from memory_redis.options import Codec, OnCorrupt
+from memory_redis.retention import MaxMessages
+from memory_redis.telemetry import Emitter, Hook, log_event
+from memory_redis.windows import AllMessages, Window, check_window
+
+HOLD_MS = 100_000
+"""How long an append id is held for its repeats, and a cleared conversation's meta is kept."""
+
+
+def check_on_corrupt(value: str) -> OnCorrupt:
+    """The value, if it says what to do with a corrupt record.
+
+    Raises:
+        InvalidSetting: it does not.
+    """
+    if value not in get_args(OnCorrupt):
+        raise InvalidSetting('on_corrupt must be "raise" or "skip"')
+    return "skip" if value == "skip" else "raise"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The keywords of a memory (`MemoryOptions`), checked."""
+
+    namespace: str = "memory"
+    window: Window = AllMessages()
+    expiry: ExpiryFor = NoExpiry()
+    retention: MaxMessages | None = None
+    codec: Codec = "msgpack"
+    on_corrupt: OnCorrupt = "raise"
+    hooks: Sequence[Hook] | None = None
+    limits: Limits = Limits()
+    idempotency_hold: timedelta = timedelta(hours=1)
+    deadline: float = 15.0
+    encoder: Encoder = field(init=False, repr=False, compare=False)
+    emit: Emitter = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_namespace(self.namespace)
+        check_window(self.window)
+        check_on_corrupt(self.on_corrupt)
+        if not isinstance(self.expiry, Expiry) and not callable(self.expiry):
+            raise InvalidSetting(
+                "expiry must be NoExpiry, SlidingExpiry, FixedExpiry or a function of the user id"
+            )
+        if self.retention is not None and not isinstance(self.retention, MaxMessages):
+            raise InvalidSetting("retention must be MaxMessages or None")
+        if not isinstance(self.limits, Limits):
+            raise InvalidSetting("limits must be a Limits")
+        number = isinstance(self.deadline, (int, float)) and not isinstance(self.deadline, bool)
+        if not number or not 0.01 <= self.deadline <= 60:
+            raise InvalidSetting("deadline must be from 0.01 to 60 seconds")
+        hold = self.idempotency_hold
+        if not isinstance(hold, timedelta) or not timedelta(seconds=1) <= hold <= timedelta(days=366):
+            raise InvalidSetting("idempotency_hold must be a timedelta from 1 second to 366 days")
+        object.__setattr__(self, "encoder", Encoder(self.codec, self.limits))
+        object.__setattr__(self, "emit", Emitter((log_event,) if self.hooks is None else self.hooks))
+
+    def expiry_of(self, user_id: str | None) -> Expiry:
+        """The expiry of a user's conversations; a session is asked for with the empty text.
+
+        Raises:
+            InvalidSetting: the function gave something else.
+        """
+        if isinstance(self.expiry, Expiry):
+            return self.expiry
+        expiry = self.expiry("" if user_id is None else user_id)
+        if not isinstance(expiry, Expiry):
+            raise InvalidSetting("the expiry function must return NoExpiry, SlidingExpiry or FixedExpiry")
+        return expiry

@@ -1,0 +1,209 @@
+"""Changing a conversation: append, clear, settle. One atomic script each."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final, Literal
+
+from memory_redis._engine.codec import Decoder
+from memory_redis._engine.keys import ConversationKeys
+from memory_redis._engine.plans import UNKNOWN_AGE, Call, Flow, Plan, only
+from memory_redis._engine.reading import touch
+from memory_redis._engine.scripts import APPEND, CLEAR, INDEX_DROP, SETTLE
+from memory_redis._engine.settings import HOLD_MS, Settings
+from memory_redis.errors import (
+    ConflictError,
+    HistoryCleared,
+    HistoryRolledBack,
+    InvalidSetting,
+    UnknownOutcome,
+)
+from memory_redis.expiry import Expiry
+from memory_redis.messages import StoredMessage
+from memory_redis.telemetry import Event
+from memory_redis.versions import BIRTH_BYTES, ID_BYTES, AppendId, Version
+
+Policy = Literal["any", "raise", "append"]
+
+MISSED_MESSAGES: Final = 100
+MISSED_BYTES: Final = 1024 * 1024
+
+STORED, REPEATED, INDEX_FIRST, CONFLICT, UNKNOWN, CLEARED = 1, 2, 0, -1, -2, -3
+EDITED, ANOTHER_LIFE, CLEARED_SINCE, ROLLED_BACK = 2, 3, 4, 5
+_TOOLS = frozenset({"tool", "function"})
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A stored append: its version, and the conflict that it met under policy `append`."""
+
+    version: Version
+    conflict: ConflictError | None = None
+
+
+def key_to_id(idempotency_key: str) -> AppendId:
+    """The append id that a caller's idempotency key stands for.
+
+    Raises:
+        InvalidSetting: the key is not a non-empty text.
+    """
+    if not isinstance(idempotency_key, str) or not idempotency_key:
+        raise InvalidSetting("an idempotency key is a non-empty text")
+    text = idempotency_key.encode("utf-8", "surrogatepass")
+    return AppendId(hashlib.blake2b(text, digest_size=ID_BYTES).digest(), time.monotonic())
+
+
+class Writer:
+    """The flows that change one conversation."""
+
+    __slots__ = ("_decoder", "_expiry", "_keys", "_settings")
+
+    def __init__(self, keys: ConversationKeys, settings: Settings, expiry: Expiry) -> None:
+        self._keys, self._settings, self._expiry = keys, settings, expiry
+        self._decoder = Decoder(keys.label, keys.owner, settings.limits)
+
+    def append(
+        self,
+        messages: Sequence[StoredMessage],
+        *,
+        expected: Version | None = None,
+        policy: Policy = "any",
+        idempotency_key: str | None = None,
+        append_id: AppendId | None = None,
+    ) -> Flow[Commit]:
+        """Store messages; all of them or none, once, however often the plan is sent."""
+        settings, keys, expiry = self._settings, self._keys, self._expiry
+        records = settings.encoder.records(messages, keys.owner)
+        ring, hold, sent = b"r", HOLD_MS, append_id
+        if idempotency_key is not None:
+            if append_id is not None:
+                raise InvalidSetting("give an idempotency key or an append id, not both")
+            ring, hold = b"k", settings.idempotency_hold // timedelta(milliseconds=1)
+            append_id = key_to_id(idempotency_key)
+        elif append_id is None:
+            append_id = AppendId.new()
+        seen = expected or Version()
+        words: list[Any] = [
+            append_id.value,
+            0,
+            ring,
+            hold,
+            policy,
+            seen.number,
+            seen.last,
+            seen.birth,
+            secrets.token_bytes(BIRTH_BYTES),
+            "" if keys.index is None else "?",
+            expiry.policy,
+            expiry.milliseconds,
+            settings.retention.count if settings.retention else 0,
+            1 if any(message.type in _TOOLS or message.tool_calls for message in messages) else 0,
+            MISSED_MESSAGES,
+            MISSED_BYTES,
+            *records,
+        ]
+        while True:
+            reply = yield Plan(
+                (Call(APPEND, words, keys=(keys.messages, keys.meta), timed=True),),
+                only,
+                keys.label,
+                writes=True,
+                append_id=append_id,
+                again=sent is not None,
+            )
+            if reply[0] != INDEX_FIRST or keys.index is None:
+                break
+            yield touch(keys.index, keys, reply[10])
+            words[9] = reply[11]
+        return (yield from self._appended(reply, messages, append_id))
+
+    def _appended(
+        self, reply: list[Any], messages: Sequence[StoredMessage], append_id: AppendId
+    ) -> Flow[Commit]:
+        """What the reply of an append means."""
+        settings, keys = self._settings, self._keys
+        status, number, _, _, healed, refresh, conflict, missed, birth, last, ends, *records = reply
+        if status == UNKNOWN:
+            raise UnknownOutcome(keys.label, append_id)
+        met: ConflictError | None = None
+        if status == CLEARED:
+            met = HistoryCleared(keys.label, version=Version(number, last, birth), unsaved=messages)
+        elif conflict:
+            stored = () if status == CONFLICT else messages
+            version = (
+                Version(number, last, birth)
+                if status == CONFLICT
+                else Version(number, append_id.value, birth)
+            )
+            found, _ = self._decoder.messages(records, number - len(stored) - len(records))
+            kind = {CLEARED_SINCE: HistoryCleared, ROLLED_BACK: HistoryRolledBack}.get(
+                conflict, ConflictError
+            )
+            met = kind(
+                keys.label,
+                version=version,
+                missed=found,
+                missed_count=missed,
+                expired=conflict == ANOTHER_LIFE,
+                edited=conflict == EDITED,
+                unsaved=messages if status == CONFLICT else (),
+            )
+        emit = settings.emit
+        if met is not None:
+            emit(Event("conflict", keys.label, missed, number, detail=type(met).__name__))
+            if status in (CONFLICT, CLEARED):
+                raise met
+        if healed:
+            emit(Event("heal", keys.label, version=number))
+        emit(Event("repeat" if status == REPEATED else "append", keys.label, len(messages), number))
+        if ends:
+            emit(Event("expiry", keys.label, version=number, expire_at=ends))
+        if refresh and keys.index is not None:
+            yield touch(keys.index, keys, ends)
+        return Commit(Version(number, append_id.value, birth, repeated=status == REPEATED), met)
+
+    def settle(self, append_id: AppendId) -> Flow[Version | None]:
+        """The version that an append got, None if it was not stored."""
+        keys = self._keys
+        call = Call(SETTLE, (append_id.value, UNKNOWN_AGE), keys=(keys.messages, keys.meta), timed=True)
+        reply = yield Plan((call,), only, keys.label, append_id=append_id, again=True)
+        status, number, birth, _ = reply
+        if status == UNKNOWN:
+            raise UnknownOutcome(keys.label, append_id)
+        return Version(number, append_id.value, birth, repeated=True) if status == STORED else None
+
+    def clear(self) -> Flow[int]:
+        """Remove all messages, and the conversation from its user's index; how many there were."""
+        keys = self._keys
+        score: float | None = None
+        if keys.index is not None:
+            reply = yield Plan(
+                (Call("ZSCORE", (keys.conversation_id,), keys=(keys.index,)),), only, keys.label
+            )
+            score = None if reply is None else float(reply)
+        call = self.clear_call()
+        reply = yield Plan((call,), only, keys.label, writes=True)
+        removed = self.cleared(reply)
+        if score is not None and keys.index is not None:
+            words = (keys.conversation_id, f"{score:.0f}")
+            yield Plan((Call(INDEX_DROP, words, keys=(keys.index,)),), only, keys.label)
+        return removed
+
+    def clear_call(self) -> Call:
+        """The script that clears this conversation."""
+        words = (secrets.token_bytes(ID_BYTES), 0, secrets.token_bytes(BIRTH_BYTES), HOLD_MS)
+        return Call(CLEAR, words, keys=(self._keys.messages, self._keys.meta), timed=True)
+
+    def cleared(self, reply: list[Any]) -> int:
+        """How many messages a reply of that script says were removed."""
+        status, removed, healed = reply[:3]
+        if status == UNKNOWN:
+            raise UnknownOutcome(self._keys.label)
+        if healed:
+            self._settings.emit(Event("heal", self._keys.label, version=reply[3]))
+        return int(removed)

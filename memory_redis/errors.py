@@ -1,0 +1,222 @@
+"""Everything that this library raises, under one base.
+
+MemoryRedisError
+├── InvalidSetting          a number, name or URL that cannot be meant (also a ValueError)
+├── InvalidId               a user or conversation id that is no non-empty text (also a TypeError)
+├── InvalidMessage          a message that cannot be stored (also a ValueError)
+├── ConflictError           the conversation is not the one that the caller saw
+│   ├── HistoryCleared      it was cleared meanwhile
+│   └── HistoryRolledBack   the server lost what it had acknowledged
+├── TurnAlreadyStored       an idempotency key was used before, and its turn was trimmed away
+├── UnknownOutcome          nobody can tell whether an append was stored
+├── RecordError             what is stored cannot be given back
+│   ├── CorruptRecord       bytes that are no record of this conversation
+│   ├── UnsupportedFormat   a record that a later release wrote
+│   └── HistoryTooLarge     more than a load may return
+└── ServerError             the server, or the way to it, said no
+    ├── ServerUnavailable   it could not be reached, or was not ready, within the deadline
+    ├── PoolExhausted       no free connection within the deadline
+    ├── StorageFull         it is out of memory and refuses writes
+    ├── AccessDenied        wrong password, or a command that is not allowed
+    ├── WrongType           a key of the conversation holds something else
+    ├── UnsupportedServer   it is older than Redis 6.2
+    ├── WrongEventLoop      an asyncio client of another event loop or process
+    └── ServerRefused       any other refusal
+
+No text of an error, and no repr, holds a message's content, an id or a password: conversations
+are named by a short hash, the same that telemetry shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+if TYPE_CHECKING:
+    from memory_redis.messages import StoredMessage
+    from memory_redis.versions import AppendId, Version
+
+Outcome = Literal["stored", "not_stored", "unknown"]
+
+
+class MemoryRedisError(Exception):
+    """Base of every error of this library.
+
+    `outcome` says what became of the messages that the failed call was to store: `"stored"`,
+    `"not_stored"` or `"unknown"`.
+    """
+
+    outcome: Outcome = "not_stored"
+
+
+class InvalidSetting(MemoryRedisError, ValueError):
+    """A number, name or URL that cannot be meant."""
+
+
+class InvalidId(MemoryRedisError, TypeError):
+    """A user or conversation id that is not a non-empty text."""
+
+
+class InvalidMessage(MemoryRedisError, ValueError):
+    """A message that cannot be stored.
+
+    `position` counts the messages of the call from 0; `field` is the path of the value at fault,
+    such as `data.additional_kwargs.when`. Both are None where they do not apply.
+    """
+
+    def __init__(self, reason: str, *, position: int | None = None, field: str | None = None) -> None:
+        place = "" if position is None else f"message {position}: "
+        super().__init__(place + (f"{field}: " if field else "") + reason)
+        self.reason, self.position, self.field = reason, position, field
+
+
+class ConflictError(MemoryRedisError):
+    """The conversation is not the one that the caller saw.
+
+    Attributes:
+        version: the version there is now; None where nobody can tell.
+
+        missed: messages that were stored since the caller looked, oldest first: the newest 100 of
+            them, up to 1 MiB.
+
+        missed_count: how many there are, those that were left out or trimmed included.
+
+        expired: the conversation had ended, and this is another life of it or none.
+
+        edited: messages were changed or removed, not only added.
+
+        unsaved: the messages of the call, which were not stored. Empty where the conflict is only
+            reported, as by a turn with `on_conflict="append"`.
+    """
+
+    summary: ClassVar[str] = "the conversation has moved on"
+
+    def __init__(
+        self,
+        conversation: str,
+        *,
+        version: Version | None = None,
+        missed: Sequence[StoredMessage] = (),
+        missed_count: int = 0,
+        expired: bool = False,
+        edited: bool = False,
+        unsaved: Sequence[StoredMessage] = (),
+    ) -> None:
+        summary = "the conversation had expired" if expired else self.summary
+        more = f", {missed_count} new messages" if missed_count else ""
+        super().__init__(f"conversation {conversation}: {summary}{more}")
+        self.conversation, self.version = conversation, version
+        self.missed, self.missed_count = list(missed), missed_count
+        self.expired, self.edited = expired, edited
+        self.unsaved = list(unsaved)
+
+
+class HistoryCleared(ConflictError):
+    """The conversation was cleared after the caller saw it; nothing is brought back."""
+
+    summary = "the conversation was cleared meanwhile"
+
+
+class HistoryRolledBack(ConflictError):
+    """The store holds less than it had acknowledged, as after a failover or a restored backup."""
+
+    summary = "the server has lost messages that it had acknowledged"
+
+
+class TurnAlreadyStored(MemoryRedisError):
+    """The idempotency key was used before, and the messages stored then were trimmed since.
+
+    `version` is the version that the first call got.
+    """
+
+    outcome = "stored"
+
+    def __init__(self, conversation: str, version: Version) -> None:
+        super().__init__(
+            f"conversation {conversation}: this idempotency key was used, its messages are trimmed"
+        )
+        self.conversation, self.version = conversation, version
+
+
+class UnknownOutcome(MemoryRedisError):
+    """Nobody can tell whether an append was stored: its reply was lost and could not be asked for.
+
+    `append_id` settles it: `history.settle(append_id)`, or a repeat of the same messages with
+    `history.append(*messages, append_id=append_id)`, which stores them at most once.
+    """
+
+    outcome = "unknown"
+
+    def __init__(self, conversation: str, append_id: AppendId | None = None) -> None:
+        super().__init__(f"conversation {conversation}: no answer, the append may or may not be stored")
+        self.conversation, self.append_id = conversation, append_id
+
+
+class RecordError(MemoryRedisError):
+    """What is stored cannot be given back. `conversation` names it by its short hash."""
+
+    def __init__(self, conversation: str, reason: str) -> None:
+        super().__init__(f"conversation {conversation}: {reason}")
+        self.conversation, self.reason = conversation, reason
+
+
+class CorruptRecord(RecordError):
+    """Bytes that are no record of this conversation.
+
+    `position` counts all messages ever appended from 0, as `StoredMessage.seq` does.
+    """
+
+    def __init__(self, conversation: str, reason: str, position: int) -> None:
+        super().__init__(conversation, f"record {position}: {reason}")
+        self.position = position
+
+
+class UnsupportedFormat(RecordError):
+    """A record that a later release of this library wrote: upgrade the reader.
+
+    `position` as in `CorruptRecord`.
+    """
+
+    def __init__(self, conversation: str, reason: str, position: int) -> None:
+        super().__init__(conversation, f"record {position}: {reason}")
+        self.position = position
+
+
+class HistoryTooLarge(RecordError):
+    """The conversation holds more bytes than a load may return: read it with `iterate()`."""
+
+
+class ServerError(MemoryRedisError):
+    """The server, or the way to it, said no."""
+
+
+class ServerUnavailable(ServerError):
+    """The server could not be reached, or was not ready, within the deadline."""
+
+
+class PoolExhausted(ServerError):
+    """All connections were in use until the deadline; nothing was sent."""
+
+
+class StorageFull(ServerError):
+    """The server is out of memory and refuses writes; reads, trims and clears still work."""
+
+
+class AccessDenied(ServerError):
+    """The server wants another user or password, or does not allow a command that is needed."""
+
+
+class WrongType(ServerError):
+    """A key of the conversation holds something that this library did not put there."""
+
+
+class UnsupportedServer(ServerError):
+    """The server is older than Redis 6.2."""
+
+
+class WrongEventLoop(ServerError):
+    """An asyncio client that was passed in belongs to another event loop or process."""
+
+
+class ServerRefused(ServerError):
+    """Any other refusal by the server."""

@@ -1,0 +1,291 @@
+"""`History` and `AsyncHistory`: one conversation. Same methods, the latter awaited."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+from memory_redis._engine.conversation import Conversation
+from memory_redis._engine.drivers import AsyncDriver, Driver
+from memory_redis._engine.reading import Place
+from memory_redis.messages import StoredMessage
+from memory_redis.options import OnCorrupt
+from memory_redis.snapshots import Snapshot
+from memory_redis.turns import AsyncTurn, OnConflict, Turn
+from memory_redis.versions import AppendId, Version
+from memory_redis.windows import Window
+
+
+class _HistoryBase:
+    """What both faces share. Constructing one does no I/O."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        self._conversation = conversation
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._conversation.keys.label}>"
+
+
+class History(_HistoryBase):
+    """One conversation: what `RedisMemory.history()` and `.session()` give.
+
+    Every method may raise `ServerError` and its kinds; those that store may raise `UnknownOutcome`
+    instead, when the answer was lost. A history may be used by many threads.
+    """
+
+    def __init__(self, conversation: Conversation, driver: Driver) -> None:
+        super().__init__(conversation)
+        self._driver = driver
+
+    def append(
+        self,
+        *messages: StoredMessage,
+        expected: Version | None = None,
+        idempotency_key: str | None = None,
+        append_id: AppendId | None = None,
+    ) -> Version:
+        """Store messages at the end: all of them or none, side by side, in order, once.
+
+        One round trip; the first append of a conversation takes two more to enter it in the user's
+        index. A lost reply is asked for again, up to the memory's deadline, and stores nothing
+        twice.
+
+        Args:
+            expected: store only if the conversation is still at this version.
+
+            idempotency_key: a name for this append, such as a request's id. A second append under
+                the same key within the memory's `idempotency_hold` stores nothing and gives the
+                version of the first, with `repeated` set, whatever its messages are. The newest
+                256 keys of a conversation are held.
+
+            append_id: the id of an earlier append of the same messages, whose outcome is open.
+
+        Returns:
+            The version that the conversation has with these messages.
+
+        Raises:
+            InvalidMessage: no message, too many, or one that cannot be stored. Nothing was sent.
+            ConflictError: the version is not the expected one; nothing was stored.
+            HistoryCleared: as `ConflictError`, or the conversation was cleared while a repeat was
+                on its way.
+            UnknownOutcome: it may or may not be stored.
+        """
+        flow = self._conversation.writer.append(
+            messages,
+            expected=expected,
+            policy="any" if expected is None else "raise",
+            idempotency_key=idempotency_key,
+            append_id=append_id,
+        )
+        return self._driver.drive(flow).version
+
+    def load(self, window: Window | None = None, *, on_corrupt: OnCorrupt | None = None) -> Snapshot:
+        """The messages that a window shows, and the version they belong to; one round trip.
+
+        A conversation of over 10,000 messages that is loaded whole takes one more for each further
+        10,000.
+
+        Args:
+            window: instead of the memory's.
+
+            on_corrupt: `"raise"` or `"skip"`, instead of the memory's.
+
+        Raises:
+            CorruptRecord, UnsupportedFormat: a record of the window cannot be decoded.
+            HistoryTooLarge: the whole conversation was asked for and is larger than the limit.
+        """
+        conversation = self._conversation
+        flow = conversation.reader.load(conversation.window(window), conversation.on_corrupt(on_corrupt))
+        return self._driver.drive(flow)[0]
+
+    def iterate(
+        self, page_size: int = 500, *, on_corrupt: OnCorrupt | None = None
+    ) -> Iterator[StoredMessage]:
+        """Every stored message, oldest first, read by pages; those that come meanwhile too.
+
+        Args:
+            page_size: messages that one round trip reads, 1 to 10,000.
+
+            on_corrupt: `"raise"` or `"skip"`, instead of the memory's.
+
+        Raises:
+            CorruptRecord, UnsupportedFormat: a record of the next page cannot be decoded.
+            ConflictError: the conversation was cleared, edited or ended meanwhile.
+        """
+        conversation = self._conversation
+        size, corrupt = conversation.page_size(page_size), conversation.on_corrupt(on_corrupt)
+        return self._pages(size, corrupt)
+
+    def _pages(self, size: int, corrupt: OnCorrupt) -> Iterator[StoredMessage]:
+        place: Place | None = None
+        while True:
+            messages, place = self._driver.drive(self._conversation.reader.page(place, size, corrupt))
+            yield from messages
+            if place is None:
+                return
+
+    def turn(
+        self,
+        *,
+        on_conflict: OnConflict = "append",
+        window: Window | None = None,
+        idempotency_key: str | None = None,
+    ) -> Turn:
+        """A turn: load on entry, commit what was added on exit, nothing if the block raises.
+
+        Args:
+            on_conflict: what the commit does if others have appended meanwhile. `"append"` stores
+                the turn after theirs and reports the conflict as `turn.conflict`; `"raise"` stores
+                nothing and raises it.
+
+            window: instead of the memory's.
+
+            idempotency_key: a name for the turn; if it is stored already, `turn.stored` has its
+                messages on entry.
+
+        Raises:
+            InvalidSetting: on_conflict, window or idempotency_key cannot be meant.
+        """
+        return Turn(self._conversation, self._driver, on_conflict, window, idempotency_key)
+
+    def settle(self, append_id: AppendId) -> Version | None:
+        """What became of an append whose outcome is open: its version, None if it is not stored.
+
+        Raises:
+            UnknownOutcome: so much was appended since that nobody can tell any more.
+        """
+        return self._driver.drive(self._conversation.writer.settle(append_id))
+
+    def count(self) -> int:
+        """How many messages are stored now."""
+        return self._driver.run(self._conversation.count())
+
+    def exists(self) -> bool:
+        """Whether anything is stored."""
+        return self._driver.run(self._conversation.exists())
+
+    def expire_in(self) -> float | None:
+        """Seconds until the conversation ends; None if it does not, or is not there."""
+        return self._driver.run(self._conversation.expire_in())
+
+    def clear(self) -> int:
+        """Remove all messages, also from the user's list; how many there were.
+
+        For 100 seconds a mark without content stays, so that a turn that was loaded before, or a
+        repeat of an older append, brings nothing back.
+        """
+        return self._driver.drive(self._conversation.writer.clear())
+
+
+class AsyncHistory(_HistoryBase):
+    """One conversation, for asyncio: what `AsyncRedisMemory.history()` and `.session()` give.
+
+    Every method may raise `ServerError` and its kinds; those that store may raise `UnknownOutcome`
+    instead, when the answer was lost. A history may be used from many tasks and event loops.
+    """
+
+    def __init__(self, conversation: Conversation, driver: AsyncDriver) -> None:
+        super().__init__(conversation)
+        self._driver = driver
+
+    async def append(
+        self,
+        *messages: StoredMessage,
+        expected: Version | None = None,
+        idempotency_key: str | None = None,
+        append_id: AppendId | None = None,
+    ) -> Version:
+        """Store messages at the end: all of them or none, side by side, in order, once.
+
+        As `History.append`. A call that is cancelled may or may not have stored its messages.
+
+        Raises:
+            InvalidMessage: no message, too many, or one that cannot be stored. Nothing was sent.
+            ConflictError: the version is not the expected one; nothing was stored.
+            HistoryCleared: as `ConflictError`, or the conversation was cleared while a repeat was
+                on its way.
+            UnknownOutcome: it may or may not be stored.
+        """
+        flow = self._conversation.writer.append(
+            messages,
+            expected=expected,
+            policy="any" if expected is None else "raise",
+            idempotency_key=idempotency_key,
+            append_id=append_id,
+        )
+        return (await self._driver.drive(flow)).version
+
+    async def load(self, window: Window | None = None, *, on_corrupt: OnCorrupt | None = None) -> Snapshot:
+        """The messages that a window shows, and the version they belong to; as `History.load`.
+
+        Raises:
+            CorruptRecord, UnsupportedFormat: a record of the window cannot be decoded.
+            HistoryTooLarge: the whole conversation was asked for and is larger than the limit.
+        """
+        conversation = self._conversation
+        flow = conversation.reader.load(conversation.window(window), conversation.on_corrupt(on_corrupt))
+        return (await self._driver.drive(flow))[0]
+
+    def iterate(
+        self, page_size: int = 500, *, on_corrupt: OnCorrupt | None = None
+    ) -> AsyncIterator[StoredMessage]:
+        """Every stored message, oldest first, read by pages; as `History.iterate`.
+
+        Raises:
+            CorruptRecord, UnsupportedFormat: a record of the next page cannot be decoded.
+            ConflictError: the conversation was cleared, edited or ended meanwhile.
+        """
+        conversation = self._conversation
+        size, corrupt = conversation.page_size(page_size), conversation.on_corrupt(on_corrupt)
+        return self._pages(size, corrupt)
+
+    async def _pages(self, size: int, corrupt: OnCorrupt) -> AsyncIterator[StoredMessage]:
+        place: Place | None = None
+        while True:
+            messages, place = await self._driver.drive(self._conversation.reader.page(place, size, corrupt))
+            for message in messages:
+                yield message
+            if place is None:
+                return
+
+    def turn(
+        self,
+        *,
+        on_conflict: OnConflict = "append",
+        window: Window | None = None,
+        idempotency_key: str | None = None,
+    ) -> AsyncTurn:
+        """A turn: load on entry, commit what was added on exit, nothing if the block raises.
+
+        As `History.turn`.
+
+        Raises:
+            InvalidSetting: on_conflict, window or idempotency_key cannot be meant.
+        """
+        return AsyncTurn(self._conversation, self._driver, on_conflict, window, idempotency_key)
+
+    async def settle(self, append_id: AppendId) -> Version | None:
+        """What became of an append whose outcome is open: its version, None if it is not stored.
+
+        Raises:
+            UnknownOutcome: so much was appended since that nobody can tell any more.
+        """
+        return await self._driver.drive(self._conversation.writer.settle(append_id))
+
+    async def count(self) -> int:
+        """How many messages are stored now."""
+        return await self._driver.run(self._conversation.count())
+
+    async def exists(self) -> bool:
+        """Whether anything is stored."""
+        return await self._driver.run(self._conversation.exists())
+
+    async def expire_in(self) -> float | None:
+        """Seconds until the conversation ends; None if it does not, or is not there."""
+        return await self._driver.run(self._conversation.expire_in())
+
+    async def clear(self) -> int:
+        """Remove all messages, also from the user's list; how many there were.
+
+        As `History.clear`.
+        """
+        return await self._driver.drive(self._conversation.writer.clear())

@@ -1,0 +1,62 @@
+"""The keywords that `RedisMemory` and `AsyncRedisMemory` share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Literal, TypedDict
+
+from memory_redis.expiry import ExpiryFor
+from memory_redis.limits import Limits
+from memory_redis.retention import MaxMessages
+from memory_redis.telemetry import Hook
+from memory_redis.windows import Window
+
+Codec = Literal["msgpack", "json"]
+OnCorrupt = Literal["raise", "skip"]
+
+
+class MemoryOptions(TypedDict, total=False):
+    """How a memory keeps conversations. Every keyword may be left out.
+
+    Attributes:
+        namespace: begins every key; memories with different ones share nothing. Default
+            `"memory"`.
+
+        window: which messages a load returns, unless the call says otherwise. Default
+            `AllMessages()`.
+
+        expiry: when conversations end; or a function from a user id to that (a session is asked
+            for with the empty text). Default `NoExpiry()`.
+
+        retention: what stays stored; None, the default, for everything.
+
+        codec: how messages are written, `"msgpack"` (default) or `"json"` (LangChain's layout).
+            Both are always read.
+
+        on_corrupt: what a load does with a record that cannot be decoded: `"raise"` (default), or
+            `"skip"` to leave it out, list it in `Snapshot.skipped` and tell the hooks.
+
+        hooks: called with a `telemetry.Event` for what happens; None, the default, logs with the
+            standard library, an empty sequence does nothing.
+
+        limits: bounds of records, appends and loads. Default `Limits()`.
+
+        idempotency_hold: how long an idempotency key is remembered, 1 second to 366 days. Default
+            one hour.
+
+        deadline: seconds that one call may take, repeats included, 0.01 to 60. Default 15. It
+            binds the connections that a memory makes from a URL; a client that is passed in waits
+            as it is set up, and at least one exchange is made in any case.
+    """
+
+    namespace: str
+    window: Window
+    expiry: ExpiryFor
+    retention: MaxMessages | None
+    codec: Codec
+    on_corrupt: OnCorrupt
+    hooks: Sequence[Hook] | None
+    limits: Limits
+    idempotency_hold: timedelta
+    deadline: float

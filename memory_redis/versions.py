@@ -1,0 +1,100 @@
+"""Tokens: the version of a conversation, and the id of one append."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from memory_redis.errors import InvalidSetting
+
+ID_BYTES = 12
+BIRTH_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """The state of a conversation, as a token to append against.
+
+    Two versions are equal when the same conversation, in the same life, ended with the same
+    append. A version never returns while the conversation lives, and one of a former life (ended,
+    cleared, evicted, rolled back) is always refused.
+
+    Attributes:
+        number: messages ever appended in this life, those that were trimmed included; an edit
+            raises it too.
+
+        last: id of the last append, 12 bytes; empty for a conversation without messages.
+
+        birth: tag of this life, 8 bytes; empty for a conversation without messages.
+
+        repeated: true on the answer to an append that had been stored before and was recognised.
+            Not part of the token.
+    """
+
+    number: int = 0
+    last: bytes = b""
+    birth: bytes = b""
+    repeated: bool = field(default=False, compare=False)
+
+    _TEXT: ClassVar[re.Pattern[str]] = re.compile(r"(\d{1,15})-([0-9a-f]{24})?-([0-9a-f]{16})?")
+
+    def __str__(self) -> str:
+        return f"{self.number}-{self.last.hex()}-{self.birth.hex()}"
+
+    @classmethod
+    def parse(cls, text: str) -> Version:
+        """The version that `str()` gave `text` for.
+
+        Raises:
+            InvalidSetting: the text is no version.
+        """
+        match = cls._TEXT.fullmatch(text) if isinstance(text, str) else None
+        if match is None:
+            raise InvalidSetting("not the text of a version")
+        number, last, birth = match.groups(default="")
+        return cls(int(number), bytes.fromhex(last), bytes.fromhex(birth))
+
+
+@dataclass(frozen=True, slots=True)
+class AppendId:
+    """Names one append, so that sending it again stores nothing twice.
+
+    Make one with `AppendId.new()` before an append whose outcome must be settled later, even by
+    another process; an `UnknownOutcome` carries one too.
+
+    Attributes:
+        value: 12 bytes.
+
+        made: when it was made, by this process's monotonic clock in seconds; None for an id that
+            came from elsewhere. With it an append can be proved not to be stored; without it the
+            answer is more often `UnknownOutcome`.
+    """
+
+    value: bytes
+    made: float | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.value, bytes) or len(self.value) != ID_BYTES:
+            raise InvalidSetting(f"an append id is {ID_BYTES} bytes")
+
+    def __str__(self) -> str:
+        return self.value.hex()
+
+    @classmethod
+    def new(cls) -> AppendId:
+        """An id that was never used."""
+        return cls(secrets.token_bytes(ID_BYTES), time.monotonic())
+
+    @classmethod
+    def parse(cls, text: str) -> AppendId:
+        """The id that `str()` gave `text` for.
+
+        Raises:
+            InvalidSetting: the text is no append id.
+        """
+        if not isinstance(text, str) or not re.fullmatch(r"[0-9a-f]{24}", text):
+            raise InvalidSetting("not the text of an append id")
+        return cls(bytes.fromhex(text))
