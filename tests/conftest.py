@@ -1,0 +1,100 @@
+"""Servers, faces and prefixes for every test.
+
+A scenario takes `memory`, a function that makes memories over the server and face under test, and
+awaits everything; it runs on each face over each server. Every test has a namespace of its own.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from memory_redis import AsyncRedisMemory, RedisMemory
+from memory_redis.testing import AsyncView
+from tests.support.servers import Server, binaries, bundled_valkey, covered
+
+MakeMemory = Callable[..., Any]
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def namespace() -> str:
+    return f"t{secrets.token_hex(6)}"
+
+
+@pytest.fixture(scope="session")
+def valkey() -> Iterator[Server]:
+    """One Valkey for the tests of a run that do not harm it."""
+    with Server(bundled_valkey()) as server:
+        yield server
+
+
+@pytest.fixture(scope="session", params=[*(binary.version for binary in binaries()), "fakeredis"])
+def server(request: pytest.FixtureRequest) -> Iterator[Server | None]:
+    """Each server in turn; None is fakeredis."""
+    if request.param == "fakeredis":
+        yield None
+        return
+    binary = next(binary for binary in binaries() if binary.version == request.param)
+    with Server(binary) as server:
+        yield server
+
+
+@pytest.fixture
+def url(server: Server | None, namespace: str) -> str:
+    """The URL of the server under test."""
+    return f"fake://{namespace}" if server is None else server.url
+
+
+@pytest.fixture
+def raw(url: str, namespace: str) -> Iterator[redis.Redis]:
+    """A plain client of the server under test."""
+    if url.startswith("fake://"):
+        from memory_redis._engine.fakes import fake_client, fake_server
+
+        yield fake_client(fake_server(url))
+        return
+    with redis.Redis.from_url(url) as client:
+        yield client
+
+
+@pytest.fixture(params=["sync", "async"])
+async def memory(request: pytest.FixtureRequest, url: str, namespace: str) -> AsyncIterator[MakeMemory]:
+    """Makes memories of the face under test; they are closed at the end."""
+    made: list[Any] = []
+
+    def make(**options: Any) -> Any:
+        options.setdefault("namespace", namespace)
+        if request.param == "sync":
+            one: Any = AsyncView(RedisMemory.from_url(url, **options))
+        else:
+            one = AsyncRedisMemory.from_url(url, **options)
+        made.append(one)
+        return one
+
+    yield make
+    for one in made:
+        await one.aclose()
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    terminalreporter.section("servers covered")
+    for line in covered_lines():
+        terminalreporter.write_line(line)
+
+
+def covered_lines() -> list[str]:
+    from tests.support.servers import coverage
+
+    return [str(line) for line in coverage()]
+
+
+__all__ = ["MakeMemory", "covered"]
