@@ -211,15 +211,20 @@ def restored(
     kind: MessageType, data: dict[str, Any], seq: int | None, stored_ms: int | None
 ) -> StoredMessage:
     """A message from fields that the codec has checked; pydantic does not look at them again."""
-    message = StoredMessage.__new__(StoredMessage)
-    _set(message, "__dict__", {"type": kind, "data": data, "seq": seq, "stored_ms": stored_ms})
-    _set(message, "__pydantic_fields_set__", _FIELDS)
-    _set(message, "__pydantic_extra__", None)
-    _set(message, "__pydantic_private__", None)
+    message = _new(StoredMessage)
+    _set_dict(message, {"type": kind, "data": data, "seq": seq, "stored_ms": stored_ms})
+    _set_fields(message, _FIELDS)
+    _set_extra(message, None)
+    _set_private(message, None)
     return message
 
 
-_set = object.__setattr__
+_new = object.__new__
+# The slots of a pydantic model, filled without a look-up by name: this runs for every message of a load.
+_set_dict, _set_fields, _set_extra, _set_private = (
+    BaseModel.__dict__[slot].__set__
+    for slot in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
+)
 _FIELDS: Final = {"type", "data", "seq", "stored_ms"}
 
 Content = str | Sequence[str | dict[str, Any]]

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Kind = Literal["append", "load", "conflict", "repeat", "heal", "corrupt", "expiry"]
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """Something that happened to a conversation.
 
     Attributes:
@@ -78,6 +76,10 @@ class Emitter:
 
     def __init__(self, hooks: Sequence[Hook]) -> None:
         self._hooks = tuple(hooks)
+
+    def __bool__(self) -> bool:
+        """Whether anybody listens."""
+        return bool(self._hooks)
 
     def __call__(self, event: Event) -> None:
         """Tell the hooks; what they raise is logged without its text, which may hold content."""

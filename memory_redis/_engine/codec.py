@@ -1,6 +1,6 @@
 """Messages to records and back. The only module that knows msgpack.
 
-A record of format 1 is a header of 26 bytes, readable from Lua, and a msgpack map, the message's
+A record of format 1 is a header of 32 bytes, readable from Lua, and a msgpack map, the message's
 data:
 
     0      format, 1
@@ -9,19 +9,21 @@ data:
     3      id of the token counter, 0 for none
     4-7    tokens by that counter
     8-11   bytes of the content's text, UTF-8
-    12-17  ms since 1970 at which the server stored it, stamped by the append script
-    18-25  tag of the conversation it belongs to
-    26-    msgpack
+    12-17  ms since 1970 at which the server stored it  (these two are
+    18-23  position among all messages ever appended     stamped by the append script)
+    24-31  tag of the conversation it belongs to
+    32-    msgpack
 
-A record that begins with `{` is JSON text in LangChain's layout; ours has `stored_at` and `owner`
-beside `type` and `data`, where LangChain's readers do not look. Both may stand in one list.
+A record that begins with `{` is JSON text in LangChain's layout; ours has `stored_at`, `seq` and
+`owner` beside `type` and `data`, where LangChain's readers do not look. Both may stand in one list.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from struct import Struct
 from typing import Any, Final, NoReturn
@@ -42,11 +44,16 @@ from memory_redis.messages import (
 )
 
 FORMAT: Final = 1
-HEADER: Final = Struct(">BBBBII6s8s")
+HEADER: Final = Struct(">BBBBII12s8s")
 TOOL_CALLS, PARTIAL = 1, 2
 DEEPEST: Final = 32
 
+_READ: Final = Struct(">xB10xHI6x8s").unpack_from
 _CODES: Final = {kind: code for code, kind in enumerate(MESSAGE_TYPES, 1)}
+_KINDS: Final = {code: kind for kind, code in _CODES.items()}
+_CALLS: Final = ("tool_calls", "invalid_tool_calls")
+_CALL: Final = frozenset({dict})
+_BLOCKS: Final = frozenset({str, dict})
 _SCALARS: Final = frozenset({str, int, float, bool, bytes, type(None)})
 _STRUCTURE: Final[dict[str, frozenset[type]]] = {
     "content": frozenset({str, list}),
@@ -129,7 +136,7 @@ def _inside(name: str, value: Any, depth: int, as_json: bool) -> Any:
         raise
 
 
-def _has_calls(data: dict[str, Any]) -> bool:
+def _has_calls(data: Mapping[str, Any]) -> bool:
     return bool(data.get("tool_calls") or (data.get("additional_kwargs") or {}).get("function_call"))
 
 
@@ -174,6 +181,12 @@ class Encoder:
                 f"a {type(message).__name__} is no message: use human(), ai(), …", position=position
             )
         kind = message.type
+        if not self._as_json:
+            try:  # nearly every message is plain already, and need not be copied to see that
+                _check(kind, message.data)
+                return self._bounded(_msgpack_record(kind, message.data, owner), position)
+            except _NOT_PLAIN:
+                pass
         try:
             data = _plain(message.data, 0, self._as_json)
         except _Unstorable as error:
@@ -183,21 +196,26 @@ class Encoder:
             _check(kind, data)
         except ValueError as error:
             raise InvalidMessage(str(error), position=position, field="data") from None
-        record = self._write(kind, data, owner)
-        if len(record) > self._limits.record_bytes:
-            raise InvalidMessage(
-                f"a record holds at most {self._limits.record_bytes} bytes", position=position
-            )
+        return self._bounded(self._write(kind, data, owner), position)
+
+    def _bounded(self, record: bytes, position: int) -> bytes:
+        limit = self._limits.record_bytes
+        if len(record) > limit:
+            raise InvalidMessage(f"a record holds at most {limit} bytes", position=position)
         return record
 
 
-def _msgpack_record(kind: MessageType, data: dict[str, Any], owner: bytes) -> bytes:
+_NOT_PLAIN = (ValueError, TypeError, OverflowError, RecursionError)
+
+
+def _msgpack_record(kind: MessageType, data: Mapping[str, Any], owner: bytes) -> bytes:
     flags = TOOL_CALLS if _has_calls(data) else 0
     if data.get("response_metadata", {}).get("partial") is True:
         flags |= PARTIAL
-    size = len(text_of(data.get("content")).encode())
-    head = HEADER.pack(FORMAT, _CODES[kind], flags, 0, 0, size, b"\0" * 6, owner)
-    body: Any = msgpack.packb(data)
+    text = text_of(data.get("content"))
+    size = len(text) if text.isascii() else len(text.encode())
+    head = HEADER.pack(FORMAT, _CODES[kind], flags, 0, 0, size, b"\0" * 12, owner)
+    body: Any = msgpack.packb(data, strict_types=True)
     return head + bytes(body)
 
 
@@ -219,48 +237,61 @@ def _refuse_extension(_code: int, _data: bytes) -> NoReturn:
 
 
 def _check(kind: str, data: Any) -> None:
-    """That decoded data has the structure of a message of this type."""
+    """That data has the structure of a message of this type."""
     if type(data) is not dict:
         raise ValueError("no map")
     for name, value in data.items():
         found = type(value)
-        expected = _STRUCTURE.get(name)
-        if expected is not None and found not in expected:
-            raise ValueError(f"data.{name} is a {found.__name__}")
+        if name in _STRUCTURE:
+            if found not in _STRUCTURE[name]:
+                raise ValueError(f"data.{name} is a {found.__name__}")
+        elif type(name) is not str:
+            raise ValueError("a key that is no text")
+        if found is str:
+            continue
         if found is dict or found is list:
-            _check_value(value, 1)
+            if value:
+                _check_value(value, 1)
         elif found not in _SCALARS:
             raise ValueError("a type that is never written")
-        if type(name) is not str:
-            raise ValueError("a key that is no text")
     needed = REQUIRED.get(kind)
     if needed is not None and type(data.get(needed)) is not str:
         raise ValueError(f"no data.{needed}")
-    if "content" not in data and kind != "remove":
-        raise ValueError("no data.content")
-    content = data.get("content")
-    if type(content) is list and not all(type(block) is str or type(block) is dict for block in content):
+    if "content" not in data:
+        if kind != "remove":
+            raise ValueError("no data.content")
+    elif type(data["content"]) is list and not {type(block) for block in data["content"]} <= _BLOCKS:
         raise ValueError("a content block that is no text and no map")
-    for calls in ("tool_calls", "invalid_tool_calls"):
-        if calls in data and not all(type(call) is dict for call in data[calls]):
+    for calls in _CALLS:
+        if calls in data and not {type(call) for call in data[calls]} <= _CALL:
             raise ValueError("a tool call that is no map")
 
 
-def _check_value(value: dict[Any, Any] | list[Any], depth: int) -> None:
+def _check_value(value: Any, depth: int) -> None:
     if depth > DEEPEST:
         raise ValueError(f"nested deeper than {DEEPEST}")
     if type(value) is dict:
-        if any(type(key) is not str for key in value):
-            raise ValueError("a key that is no text")
-        items = value.values()
-    else:
-        items = value  # type: ignore[assignment]
-    for item in items:
+        for key in value:
+            if type(key) is not str:
+                raise ValueError("a key that is no text")
+        value = value.values()
+    for item in value:
         kind = type(item)
         if kind is dict or kind is list:
             _check_value(item, depth + 1)
         elif kind not in _SCALARS:
             raise ValueError("a type that is never written")
+
+
+_JSON_POSITION = re.compile(rb'\{"stored_at":\d{1,15},"seq":(\d{1,15}),')
+
+
+def position_of(record: bytes) -> int | None:
+    """The position that the append script stamped on a record; None if there is none to be read."""
+    if record[:1] == b"{":
+        match = _JSON_POSITION.match(record)
+        return int(match[1]) if match else None
+    return int.from_bytes(record[18:24]) if len(record) > HEADER.size and record[0] == FORMAT else None
 
 
 class Decoder:
@@ -274,25 +305,6 @@ class Decoder:
     def __init__(self, conversation: str, owner: bytes, limits: Limits) -> None:
         self._conversation, self._owner, self._limit = conversation, owner, limits.record_bytes
 
-    def message(self, record: bytes, position: int) -> StoredMessage:
-        """The message that a record holds; `position` becomes its `seq`.
-
-        Raises:
-            CorruptRecord: the bytes are no record of this conversation.
-            UnsupportedFormat: a later release wrote it.
-        """
-        try:
-            if len(record) > self._limit:
-                raise ValueError(f"longer than {self._limit} bytes")
-            if record[:1] == b"{":
-                return self._from_json(record, position)
-            if record[:1] != b"\x01":
-                raise self._foreign(record, position)
-            return self._from_msgpack(record, position)
-        except (ValueError, msgpack.UnpackException, RecursionError) as error:
-            reason = str(error) if type(error) is ValueError else type(error).__name__
-            raise CorruptRecord(self._conversation, reason, position) from None
-
     def messages(
         self, records: Sequence[bytes], position: int
     ) -> tuple[list[StoredMessage], tuple[RecordError, ...]]:
@@ -301,28 +313,35 @@ class Decoder:
         failed: list[RecordError] = []
         for at, record in enumerate(records, position):
             try:
-                found.append(self.message(record, at))
-            except RecordError as error:
+                found.append(self._message(record, at))
+            except (ValueError, msgpack.UnpackException, RecursionError) as error:
+                reason = str(error) if type(error) is ValueError else type(error).__name__
+                failed.append(CorruptRecord(self._conversation, reason, at))
+            except UnsupportedFormat as error:
                 failed.append(error)
         return found, tuple(failed)
 
-    def _foreign(self, record: bytes, position: int) -> RecordError:
-        if record and 1 < record[0] < 32:
-            return UnsupportedFormat(self._conversation, f"format {record[0]} is not known here", position)
-        return CorruptRecord(self._conversation, "no record of this library", position)
-
-    def _from_msgpack(self, record: bytes, position: int) -> StoredMessage:
-        if len(record) <= HEADER.size:
-            raise ValueError("truncated")
-        _, code, _, _, _, _, stored, owner = HEADER.unpack_from(record)
+    def _message(self, record: bytes, position: int) -> StoredMessage:
+        if len(record) > self._limit:
+            raise ValueError(f"longer than {self._limit} bytes")
+        if len(record) <= HEADER.size or record[0] != FORMAT:
+            return self._other(record, position)
+        code, high, low, owner = _READ(record)
         if owner != self._owner:
             raise ValueError("it belongs to another conversation")
-        if not 0 < code <= len(MESSAGE_TYPES):
+        kind = _KINDS.get(code)
+        if kind is None:
             raise ValueError(f"message type {code} is not known here")
-        kind = MESSAGE_TYPES[code - 1]
         data = msgpack.unpackb(record[HEADER.size :], ext_hook=_refuse_extension)
         _check(kind, data)
-        return restored(kind, data, position, int.from_bytes(stored))
+        return restored(kind, data, position, high << 32 | low)
+
+    def _other(self, record: bytes, position: int) -> StoredMessage:
+        if record[:1] == b"{":
+            return self._from_json(record, position)
+        if record and FORMAT < record[0] < 32:
+            raise UnsupportedFormat(self._conversation, f"format {record[0]} is not known here", position)
+        raise ValueError("truncated" if record[:1] == b"\x01" else "no record of this library")
 
     def _from_json(self, record: bytes, position: int) -> StoredMessage:
         value = json.loads(record, parse_constant=_refuse_constant)

@@ -1,8 +1,8 @@
 """Connections of our own, below redis-py's client and pool, for sync code.
 
 A connection is taken, used for one exchange and put back; the one used last is taken first. What a
-client does around that costs nearly as much as the exchange itself: commands are packed and
-replies parsed by redis-py's `Connection`, the rest is here.
+client does around an exchange costs as much as the exchange: redis-py's `Connection` connects,
+speaks TLS and authenticates, hiredis packs and parses, the rest is here.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
+import hiredis
 from redis.backoff import NoBackoff
 from redis.connection import Connection
-from redis.exceptions import AuthenticationError, ReadOnlyError, ResponseError
+from redis.exceptions import AuthenticationError, ResponseError
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.retry import Retry
 
 from memory_redis._engine.endpoints import Endpoint, connection_options
-from memory_redis._engine.failures import TRANSPORT, NotSent
+from memory_redis._engine.failures import TRANSPORT, NotSent, is_passing
 from memory_redis._engine.plans import Wire
 from memory_redis._engine.servers import check_handshake
 from memory_redis.errors import PoolExhausted
@@ -34,6 +36,42 @@ def own_options(url: str) -> dict[str, Any]:
     options.setdefault("socket_connect_timeout", options["socket_timeout"])
     options["retry"] = Retry(NoBackoff(), 0)
     return options
+
+
+class _Line:
+    """An open connection: its socket, and the parser of what comes over it."""
+
+    __slots__ = ("_connection", "_reader", "_socket")
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        # redis-py has no public name for the socket, in any release since its first.
+        self._socket: Any = connection._sock
+        self._reader = hiredis.Reader(replyError=ResponseError, notEnoughData=_INCOMPLETE)
+
+    def exchange(self, wires: Sequence[Wire]) -> list[Any]:
+        """Send calls together, give back their replies."""
+        reader, receive = self._reader, self._socket.recv
+        self._socket.sendall(b"".join([hiredis.pack_command(wire) for wire in wires]))
+        replies: list[Any] = []
+        while len(replies) < len(wires):
+            reply = reader.gets()
+            if reply is _INCOMPLETE:
+                data = receive(_CHUNK)
+                if not data:
+                    raise RedisConnectionError("the server closed the connection")
+                reader.feed(data)
+            elif not isinstance(reply, hiredis.PushNotification):
+                replies.append(reply)
+        return replies
+
+    def close(self) -> None:
+        """Close it; what was under way is lost."""
+        self._connection.disconnect()
+
+
+_INCOMPLETE: Final = object()
+_CHUNK: Final = 65_536
 
 
 class ConnectionChannel:
@@ -51,7 +89,7 @@ class ConnectionChannel:
 
     def _start(self) -> None:
         self._pid = os.getpid()
-        self._free: list[Connection] = []
+        self._free: list[_Line] = []
         self._open = 0
         self._waiting = 0
         self._changed = threading.Condition()
@@ -63,28 +101,17 @@ class ConnectionChannel:
             self._start()  # the parent's connections are its own; here they are only forgotten
         connection = self._take()
         try:
-            if len(wires) == 1:
-                connection.send_packed_command(connection.pack_command(*wires[0]))
-            else:
-                connection.send_packed_command(connection.pack_commands(wires))
-            replies = [self._reply(connection) for _ in wires]
+            replies = connection.exchange(wires)
         except BaseException:
             self._discard(connection)
             raise
-        if any(isinstance(reply, ReadOnlyError) for reply in replies):
-            self._discard(connection)  # the master may be elsewhere by now
+        if any(isinstance(reply, ResponseError) and is_passing(reply) for reply in replies):
+            self._discard(connection)  # another server may be the right one by now
         else:
             self._give(connection)
         return replies
 
-    @staticmethod
-    def _reply(connection: Connection) -> Any:
-        try:
-            return connection.read_response(disable_decoding=True)
-        except ResponseError as error:
-            return error
-
-    def _take(self) -> Connection:
+    def _take(self) -> _Line:
         try:
             return self._free.pop()
         except IndexError:
@@ -107,7 +134,7 @@ class ConnectionChannel:
             self._lost()
             raise
 
-    def _connect(self) -> Connection:
+    def _connect(self) -> _Line:
         if self._options is None:
             self._options = own_options(self._endpoint.url())
         options = dict(self._options)
@@ -120,16 +147,16 @@ class ConnectionChannel:
             self._options = None  # an embedded server may have to be started again
             raise NotSent from error
         check_handshake(getattr(connection, "handshake_metadata", None))
-        return connection
+        return _Line(connection)
 
-    def _give(self, connection: Connection) -> None:
+    def _give(self, connection: _Line) -> None:
         self._free.append(connection)
         if self._waiting:
             with self._changed:
                 self._changed.notify()
 
-    def _discard(self, connection: Connection) -> None:
-        connection.disconnect()
+    def _discard(self, connection: _Line) -> None:
+        connection.close()
         self._lost()
 
     def _lost(self) -> None:

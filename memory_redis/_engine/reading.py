@@ -1,17 +1,18 @@
 """Reading a conversation: windows, pages, and the version that belongs to them.
 
-A read is plain commands in one pipeline: meta, length, range, and meta again. Where the two looks
-at the meta differ, a write came between, and the read is made again. This costs less than a
-transaction or a script, and works on a cluster.
+A read is plain commands in one pipeline, which costs less than a transaction or a script, and works
+on a cluster. First the range, then the meta: the position that stands on the last record tells
+whether a write came between. Where it did, or where records carry no position, the careful read
+follows: meta, length, range and meta again, until both looks at the meta agree.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from memory_redis._engine.codec import Decoder
+from memory_redis._engine.codec import Decoder, position_of
 from memory_redis._engine.keys import ConversationKeys
 from memory_redis._engine.plans import UNKNOWN_AGE, Call, Flow, Plan
 from memory_redis._engine.scripts import INDEX_TOUCH, RENEW, SETTLE
@@ -29,8 +30,7 @@ PAGE: Final = 10_000
 """Records that one round trip of a load of everything asks for at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(NamedTuple):
     """A conversation's meta as a read found it."""
 
     birth: bytes
@@ -47,8 +47,7 @@ class State:
         return Version(self.version, self.last, self.birth)
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """What a read brought: the records and the position of the first of them."""
 
     state: State
@@ -85,32 +84,59 @@ def _state(meta: Sequence[bytes | None], length: int) -> State:
     return State(meta[0] or b"", version, trimmed, meta[3] or b"", _number(meta[4]), edited, healed)
 
 
+def _extent(start: int, stop: int, length: int) -> tuple[int, int]:
+    """The first index and the number of items that LRANGE gives of a list of that length."""
+    first = max(length + start, 0) if start < 0 else min(start, length)
+    last = length + stop if stop < 0 else min(stop, length - 1)
+    return first, max(last - first + 1, 0)
+
+
 class Reader:
     """The flows that read one conversation."""
 
-    __slots__ = ("_decoder", "_expiry", "_keys", "_settings")
+    __slots__ = ("_decoder", "_expiry", "_keys", "_meta", "_settings")
 
     def __init__(self, keys: ConversationKeys, settings: Settings, expiry: Expiry) -> None:
         self._keys, self._settings, self._expiry = keys, settings, expiry
         self._decoder = Decoder(keys.label, keys.owner, settings.limits)
+        self._meta = Call("HMGET", ("b", "v", "t", "l", "n", "e"), keys=(keys.meta,))
 
-    def _range(self, start: int, stop: int, extra: tuple[Call, ...] = ()) -> Plan[Found]:
+    def _quick(self, start: int, stop: int, extra: tuple[Call, ...]) -> Plan[Found]:
         """Records from list index `start` to `stop`, both included, as LRANGE counts."""
         keys = self._keys
         skip = len(extra)
 
         def decode(replies: list[Any]) -> Found:
-            meta, length, records, after = replies[skip:]
+            records, meta = replies[skip:]
+            version, trimmed = _number(meta[1]), _number(meta[2])
+            length = version - trimmed
+            first, count = _extent(start, stop, length)
+            steady = len(records) == count and (
+                position_of(records[-1]) == trimmed + first + count - 1 if records else length == 0
+            )
+            state = State(
+                meta[0] or b"", version, trimmed, meta[3] or b"", _number(meta[4]), _number(meta[5]), False
+            )
+            # Only the newest record shows that nothing was appended before the meta was read.
+            steady = steady and (not records or first + count == length)
+            return Found(state, records, trimmed + first, steady, replies[:skip])
+
+        calls = (*extra, Call("LRANGE", (start, stop), keys=(keys.messages,)), self._meta)
+        return Plan(calls, decode, keys.label)
+
+    def _careful(self, start: int, stop: int) -> Plan[Found]:
+        """As `_quick`, whatever stands there."""
+        keys = self._keys
+
+        def decode(replies: list[Any]) -> Found:
+            meta, length, records, after = replies
             state = _state(meta, length)
-            first = max(length + start, 0) if start < 0 else min(start, length)
-            last = length + stop if stop < 0 else min(stop, length - 1)
+            first, count = _extent(start, stop, length)
             steady = meta[0] == after[0] and meta[1] == after[1] and meta[3] == after[2]
-            steady = steady and len(records) == max(last - first + 1, 0)
-            return Found(state, records, state.trimmed + first, steady, replies[:skip])
+            return Found(state, records, state.trimmed + first, steady and len(records) == count, [])
 
         calls = (
-            *extra,
-            Call("HMGET", ("b", "v", "t", "l", "n", "e"), keys=(keys.meta,)),
+            self._meta,
             Call("LLEN", keys=(keys.messages,)),
             Call("LRANGE", (start, stop), keys=(keys.messages,)),
             Call("HMGET", ("b", "v", "l"), keys=(keys.meta,)),
@@ -118,10 +144,11 @@ class Reader:
         return Plan(calls, decode, keys.label)
 
     def _read(self, start: int, stop: int, extra: tuple[Call, ...] = ()) -> Flow[Found]:
-        while True:
-            found: Found = yield self._range(start, stop, extra)
-            if found.steady:
-                return found
+        found: Found = yield self._quick(start, stop, extra)
+        replies = found.extra
+        while not found.steady:
+            found = yield self._careful(start, stop)
+        return found._replace(extra=replies) if replies else found
 
     def load(
         self, window: Window, on_corrupt: OnCorrupt, key_id: AppendId | None = None
@@ -139,11 +166,12 @@ class Reader:
         state = found.state
         if self._expiry.renewed_by_reads and found.extra[0][1] and keys.index is not None:
             yield touch(keys.index, keys, found.extra[0][2])
-        if state.healed:
-            settings.emit(Event("heal", keys.label, version=state.version, detail="seen by a load"))
-        settings.emit(Event("load", keys.label, len(messages), state.version))
-        if failed:
-            settings.emit(Event("corrupt", keys.label, len(failed), state.version))
+        if settings.emit:
+            if state.healed:
+                settings.emit(Event("heal", keys.label, version=state.version, detail="seen by a load"))
+            settings.emit(Event("load", keys.label, len(messages), state.version))
+            if failed:
+                settings.emit(Event("corrupt", keys.label, len(failed), state.version))
         snapshot = Snapshot(messages, state.token, state.trimmed, failed)
         if key_id is None or found.extra[-1][0] != 1:
             return snapshot, None

@@ -6,9 +6,8 @@ import hashlib
 import secrets
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from memory_redis._engine.codec import Decoder
 from memory_redis._engine.keys import ConversationKeys
@@ -38,8 +37,7 @@ EDITED, ANOTHER_LIFE, CLEARED_SINCE, ROLLED_BACK = 2, 3, 4, 5
 _TOOLS = frozenset({"tool", "function"})
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(NamedTuple):
     """A stored append: its version, and the conflict that it met under policy `append`."""
 
     version: Version
@@ -120,52 +118,50 @@ class Writer:
                 break
             yield touch(keys.index, keys, reply[10])
             words[9] = reply[11]
-        return (yield from self._appended(reply, messages, append_id))
+        commit, refresh, ends = self._appended(reply, messages, append_id)
+        if refresh and keys.index is not None:
+            yield touch(keys.index, keys, ends)
+        return commit
 
     def _appended(
         self, reply: list[Any], messages: Sequence[StoredMessage], append_id: AppendId
-    ) -> Flow[Commit]:
-        """What the reply of an append means."""
-        settings, keys = self._settings, self._keys
-        status, number, _, _, healed, refresh, conflict, missed, birth, last, ends, *records = reply
+    ) -> tuple[Commit, int, int]:
+        """What the reply of an append means; whether the index is due, and the conversation's end."""
+        emit, label = self._settings.emit, self._keys.label
+        status, number, _, _, healed, refresh, conflict, _, birth, _, ends = reply[:11]
         if status == UNKNOWN:
-            raise UnknownOutcome(keys.label, append_id)
-        met: ConflictError | None = None
-        if status == CLEARED:
-            met = HistoryCleared(keys.label, version=Version(number, last, birth), unsaved=messages)
-        elif conflict:
-            stored = () if status == CONFLICT else messages
-            version = (
-                Version(number, last, birth)
-                if status == CONFLICT
-                else Version(number, append_id.value, birth)
-            )
-            found, _ = self._decoder.messages(records, number - len(stored) - len(records))
-            kind = {CLEARED_SINCE: HistoryCleared, ROLLED_BACK: HistoryRolledBack}.get(
-                conflict, ConflictError
-            )
-            met = kind(
-                keys.label,
-                version=version,
-                missed=found,
-                missed_count=missed,
-                expired=conflict == ANOTHER_LIFE,
-                edited=conflict == EDITED,
-                unsaved=messages if status == CONFLICT else (),
-            )
-        emit = settings.emit
+            raise UnknownOutcome(label, append_id)
+        met = self._conflict(reply, messages, append_id) if conflict else None
         if met is not None:
-            emit(Event("conflict", keys.label, missed, number, detail=type(met).__name__))
+            emit(Event("conflict", label, met.missed_count, number, detail=type(met).__name__))
             if status in (CONFLICT, CLEARED):
                 raise met
-        if healed:
-            emit(Event("heal", keys.label, version=number))
-        emit(Event("repeat" if status == REPEATED else "append", keys.label, len(messages), number))
-        if ends:
-            emit(Event("expiry", keys.label, version=number, expire_at=ends))
-        if refresh and keys.index is not None:
-            yield touch(keys.index, keys, ends)
-        return Commit(Version(number, append_id.value, birth, repeated=status == REPEATED), met)
+        if emit:
+            if healed:
+                emit(Event("heal", label, version=number))
+            emit(Event("repeat" if status == REPEATED else "append", label, len(messages), number))
+            if ends:
+                emit(Event("expiry", label, version=number, expire_at=ends))
+        version = Version(number, append_id.value, birth, repeated=status == REPEATED)
+        return Commit(version, met), refresh, ends
+
+    def _conflict(
+        self, reply: list[Any], messages: Sequence[StoredMessage], append_id: AppendId
+    ) -> ConflictError:
+        status, number, _, _, _, _, conflict, missed, birth, last, _, *records = reply
+        stored = status not in (CONFLICT, CLEARED)
+        before = number - len(messages) if stored else number
+        found, _ = self._decoder.messages(records, before - len(records))
+        kind = {CLEARED_SINCE: HistoryCleared, ROLLED_BACK: HistoryRolledBack}.get(conflict, ConflictError)
+        return kind(
+            self._keys.label,
+            version=Version(number, append_id.value if stored else last, birth),
+            missed=found,
+            missed_count=missed,
+            expired=conflict == ANOTHER_LIFE,
+            edited=conflict == EDITED,
+            unsaved=() if stored else messages,
+        )
 
     def settle(self, append_id: AppendId) -> Flow[Version | None]:
         """The version that an append got, None if it was not stored."""

@@ -86,9 +86,9 @@ local stamp, size, records = bytes6(now), tonumber(m[7] or 0), {}
 for i = 17, #ARGV do
   local record = ARGV[i]
   if string.byte(record) == 123 then
-    record = '{"stored_at":' .. text(now) .. ',' .. string.sub(record, 2)
+    record = '{"stored_at":' .. text(now) .. ',"seq":' .. text(version + i - 17) .. ',' .. string.sub(record, 2)
   else
-    record = string.sub(record, 1, 12) .. stamp .. string.sub(record, 19)
+    record = string.sub(record, 1, 12) .. stamp .. bytes6(version + i - 17) .. string.sub(record, 25)
   end
   records[i - 16], size = record, size + #record
 end
