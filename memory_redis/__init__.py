@@ -2,6 +2,7 @@
 
 from memory_redis.errors import (
     AccessDenied,
+    AppendSettled,
     ConflictError,
     CorruptRecord,
     HistoryCleared,
@@ -39,6 +40,7 @@ __all__ = [
     "AccessDenied",
     "AllMessages",
     "AppendId",
+    "AppendSettled",
     "AsyncHistory",
     "AsyncRedisMemory",
     "AsyncTurn",

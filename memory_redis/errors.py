@@ -9,6 +9,7 @@ MemoryRedisError
 │   └── HistoryRolledBack   the server lost what it had acknowledged
 ├── TurnAlreadyStored       an idempotency key was used before, and its turn was trimmed away
 ├── UnknownOutcome          nobody can tell whether an append was stored
+├── AppendSettled           somebody settled an append as not stored while it was on its way
 ├── RecordError             what is stored cannot be given back
 │   ├── CorruptRecord       bytes that are no record of this conversation
 │   ├── UnsupportedFormat   a record that a later release wrote
@@ -30,7 +31,7 @@ are named by a short hash, the same that telemetry shows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 if TYPE_CHECKING:
     from memory_redis.messages import StoredMessage
@@ -46,7 +47,18 @@ class MemoryRedisError(Exception):
     `"not_stored"` or `"unknown"`.
     """
 
-    outcome: Outcome = "not_stored"
+    outcome: Outcome | None = "not_stored"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (type(self), self.args, self.__dict__)
+
+
+def _rebuilt(kind: type[MemoryRedisError], args: tuple[Any, ...], state: dict[str, Any]) -> MemoryRedisError:
+    """An error from what pickle kept of it; its constructor would want the parts of its text."""
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
 
 
 class InvalidSetting(MemoryRedisError, ValueError):
@@ -101,6 +113,7 @@ class ConflictError(MemoryRedisError):
         expired: bool = False,
         edited: bool = False,
         unsaved: Sequence[StoredMessage] = (),
+        stored: bool = False,
     ) -> None:
         summary = "the conversation had expired" if expired else self.summary
         more = f", {missed_count} new messages" if missed_count else ""
@@ -109,6 +122,7 @@ class ConflictError(MemoryRedisError):
         self.missed, self.missed_count = list(missed), missed_count
         self.expired, self.edited = expired, edited
         self.unsaved = list(unsaved)
+        self.outcome = "stored" if stored else "not_stored"
 
 
 class HistoryCleared(ConflictError):
@@ -152,8 +166,21 @@ class UnknownOutcome(MemoryRedisError):
         self.conversation, self.append_id = conversation, append_id
 
 
+class AppendSettled(MemoryRedisError):
+    """`settle` had said of this append that it is not stored, while it was still on its way.
+
+    It stays so. `history.append(*messages, append_id=append_id)` stores the messages after all.
+    """
+
+    def __init__(self, conversation: str, append_id: AppendId) -> None:
+        super().__init__(f"conversation {conversation}: the append was settled as not stored meanwhile")
+        self.conversation, self.append_id = conversation, append_id
+
+
 class RecordError(MemoryRedisError):
     """What is stored cannot be given back. `conversation` names it by its short hash."""
+
+    outcome = None
 
     def __init__(self, conversation: str, reason: str) -> None:
         super().__init__(f"conversation {conversation}: {reason}")

@@ -139,4 +139,9 @@ class FixedExpiry(Expiry):
         return self.duration // SHORTEST
 
 
+def is_expiry(value: object) -> bool:
+    """Whether the value says when a conversation ends."""
+    return isinstance(value, NoExpiry | SlidingExpiry | FixedExpiry)
+
+
 ExpiryFor = Expiry | Callable[[str], Expiry]

@@ -7,7 +7,7 @@ one message has one form, whoever wrote it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, cast, get_args
 
@@ -103,12 +103,7 @@ class StoredMessage(BaseModel):
     def _one_form(cls, value: Any) -> Any:
         if not isinstance(value, Mapping):
             return value
-        kind, data = value.get("type"), value.get("data")
-        if data is None and "text" in value:  # LangChain.js before June 2023
-            data = {"content": value["text"]} | ({"role": value["role"]} if value.get("role") else {})
-        if not isinstance(kind, str) or not isinstance(data, Mapping):
-            return {**value, "data": data}
-        kind, data = canonical(kind, data)
+        kind, data = canonical(*layout(value))
         return {**value, "type": kind, "data": data}
 
     @model_validator(mode="after")
@@ -175,6 +170,48 @@ def text_of(content: object) -> str:
         elif isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str):
             parts.append(block["text"])
     return "".join(parts)
+
+
+def _calls(data: Mapping[str, Any]) -> Iterator[Any]:
+    for name in ("tool_calls", "invalid_tool_calls"):
+        yield from data.get(name) or ()
+    raw = (data.get("additional_kwargs") or {}).get("tool_calls")  # OpenAI's form, LangChain until April 2024
+    if isinstance(raw, list):
+        yield from raw
+
+
+def call_ids(data: Mapping[str, Any]) -> set[str]:
+    """The ids of the tools that a message's data calls."""
+    found = (call.get("id") for call in _calls(data) if isinstance(call, dict))
+    return {call_id for call_id in found if isinstance(call_id, str)}
+
+
+def called_functions(data: Mapping[str, Any]) -> set[str]:
+    """The name of the function that a message's data calls, in the older form of tool calls."""
+    call = (data.get("additional_kwargs") or {}).get("function_call")
+    name = call.get("name") if isinstance(call, dict) else None
+    return {name} if isinstance(name, str) else set()
+
+
+def has_calls(data: Mapping[str, Any]) -> bool:
+    """Whether a message's data calls a tool or a function."""
+    if "tool_calls" not in data and "additional_kwargs" not in data and "invalid_tool_calls" not in data:
+        return False
+    return any(True for _ in _calls(data)) or bool((data.get("additional_kwargs") or {}).get("function_call"))
+
+
+def layout(value: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """Type and data of a message, from any outer form that LangChain wrote.
+
+    Raises:
+        ValueError: it has none.
+    """
+    kind, data = value.get("type"), value.get("data")
+    if data is None and "text" in value:  # LangChain.js before June 2023
+        data = {"content": value["text"]} | ({"role": value["role"]} if value.get("role") else {})
+    if not isinstance(kind, str) or not isinstance(data, Mapping):
+        raise ValueError("a message has a type and data")
+    return kind, data
 
 
 def canonical(kind: str, data: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -79,6 +79,10 @@ class _TurnBase:
         """Put messages aside, to be stored on exit in this order."""
         self._added.extend(messages)
 
+    def _begun(self) -> None:
+        if self._snapshot is not None:
+            raise InvalidSetting("a turn is used once: ask the history for another")
+
     def _load(self) -> Flow[tuple[Snapshot, list[StoredMessage] | None]]:
         conversation = self._conversation
         return conversation.reader.load(self._window, conversation.settings.on_corrupt, self._key_id)
@@ -114,6 +118,7 @@ class Turn(_TurnBase):
         self._driver = driver
 
     def __enter__(self) -> Self:
+        self._begun()
         self._snapshot, self._stored = self._driver.drive(self._load())
         return self
 
@@ -140,6 +145,7 @@ class AsyncTurn(_TurnBase):
         self._driver = driver
 
     async def __aenter__(self) -> Self:
+        self._begun()
         self._snapshot, self._stored = await self._driver.drive(self._load())
         return self
 

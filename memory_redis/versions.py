@@ -39,7 +39,14 @@ class Version:
     birth: bytes = b""
     repeated: bool = field(default=False, compare=False)
 
-    _TEXT: ClassVar[re.Pattern[str]] = re.compile(r"(\d{1,15})-([0-9a-f]{24})?-([0-9a-f]{16})?")
+    _TEXT: ClassVar[re.Pattern[str]] = re.compile(r"(0|[1-9][0-9]{0,14})-([0-9a-f]{24})?-([0-9a-f]{16})?")
+
+    def __post_init__(self) -> None:
+        number = type(self.number) is int and 0 <= self.number < 10**15
+        last = type(self.last) is bytes and len(self.last) in (0, ID_BYTES)
+        birth = type(self.birth) is bytes and len(self.birth) in (0, BIRTH_BYTES)
+        if not (number and last and birth):
+            raise InvalidSetting("a version is a number below 10**15, an append id and a birth tag")
 
     def __str__(self) -> str:
         return f"{self.number}-{self.last.hex()}-{self.birth.hex()}"
@@ -82,6 +89,9 @@ class AppendId:
 
     def __str__(self) -> str:
         return self.value.hex()
+
+    def __reduce__(self) -> tuple[type[AppendId], tuple[bytes]]:
+        return AppendId, (self.value,)  # another process has another clock
 
     @classmethod
     def new(cls) -> AppendId:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from memory_redis.errors import InvalidSetting
-from memory_redis.messages import StoredMessage
+from memory_redis.messages import StoredMessage, call_ids, called_functions
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +52,18 @@ def check_window(window: Window) -> Window:
 def without_orphans(messages: Sequence[StoredMessage]) -> list[StoredMessage]:
     """The messages without tool results whose call stands before the first of them.
 
-    Results are paired with calls by `tool_call_id`; a function result with the call right before.
+    Results are paired with calls by `tool_call_id`, function results by the function's name.
     """
-    called: set[object] = set()
+    called: set[str] = set()
+    functions: set[str] = set()
     kept: list[StoredMessage] = []
     for message in messages:
         if message.type == "ai":
-            called.update(call.get("id") for call in message.tool_calls)
-            called.update(call.get("id") for call in message.data.get("invalid_tool_calls", ()))
+            called.update(call_ids(message.data))
+            functions.update(called_functions(message.data))
         elif message.type == "tool" and message.data.get("tool_call_id") not in called:
             continue
-        elif message.type == "function" and not kept:
+        elif message.type == "function" and message.name not in functions:
             continue
         kept.append(message)
     return kept

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from redis.exceptions import ResponseError
+from redis.exceptions import RedisClusterException, RedisError, ResponseError
 
 from memory_redis._engine.failures import (
     TRANSPORT,
@@ -24,10 +24,10 @@ from memory_redis._engine.failures import (
 from memory_redis._engine.plans import UNKNOWN_AGE, Plan, Wire
 from memory_redis.errors import AccessDenied, MemoryRedisError, UnknownOutcome
 
-RAISED: Final = (*TRANSPORT, ResponseError, NotSent)
+RAISED: Final = (*TRANSPORT, RedisError, RedisClusterException, NotSent)
 """What a channel may raise, and an attempt decides about."""
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 1.0
+_FIRST_PAUSE, _LONGEST_PAUSE, _LAST_MOMENT = 0.005, 0.5, 0.01
 
 
 class Attempts:
@@ -36,22 +36,24 @@ class Attempts:
     Args:
         plan: what is sent.
 
-        deadline: seconds it may take in all.
-
-        attempt: seconds that one send may take; none begins that could end after the deadline.
+        until: when its time is over, by the monotonic clock.
     """
 
     __slots__ = ("_began", "_by_source", "_first", "_maybe_sent", "_plan", "_repeats", "_until")
 
-    def __init__(self, plan: Plan[Any], deadline: float, attempt: float) -> None:
-        self._plan = plan
+    def __init__(self, plan: Plan[Any], until: float) -> None:
+        self._plan, self._until = plan, until
         self._began: float = time.monotonic()
-        self._until = self._began + max(deadline - attempt, deadline / 3)
         self._first: float | None = None
         if plan.again and plan.append_id is not None:
             self._first = -1.0 if plan.append_id.made is None else plan.append_id.made
-        self._by_source = self._maybe_sent = False
+        self._by_source = False
+        self._maybe_sent = plan.writes and plan.again
         self._repeats = 0
+
+    def seconds(self) -> float:
+        """How long the next send may take: what is left; a last moment where nothing is."""
+        return max(self._until - time.monotonic(), _LAST_MOMENT)
 
     def wires(self) -> list[Wire]:
         """The words to send now."""
@@ -75,13 +77,14 @@ class Attempts:
                 self._first = self._began
         final = isinstance(error, ResponseError) and not is_passing(error)
         verdict = translated(error)
-        if final or isinstance(verdict, AccessDenied) or not self._plan_can_wait():
+        if final or isinstance(verdict, AccessDenied) or time.monotonic() >= self._until:
             raise self._verdict(verdict) from None
         self._repeats += 1
-        if self._repeats == 1 and self._maybe_sent:
+        if self._repeats == 1 and not never_sent(error):
             return 0.0
         longest: float = min(_FIRST_PAUSE * 2.0**self._repeats, _LONGEST_PAUSE)
-        return longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, keeps no secret
+        pause = longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, keeps no secret
+        return max(min(pause, self._until - time.monotonic()), 0.0)
 
     def checked(self, replies: Sequence[Any]) -> list[Any]:
         """The replies, if none of them is an error.
@@ -89,13 +92,13 @@ class Attempts:
         Raises:
             ResponseError: one is.
         """
-        for reply in replies:
+        partial, checked = self._plan.partial, list(replies)
+        for at, reply in enumerate(replies):
             if isinstance(reply, Exception):
-                raise reply
-        return list(replies)
-
-    def _plan_can_wait(self) -> bool:
-        return time.monotonic() < self._until
+                if not partial or is_passing(reply) or is_missing_script(reply):
+                    raise reply
+                checked[at] = translated(reply)
+        return checked
 
     def _verdict(self, error: MemoryRedisError) -> MemoryRedisError:
         if self._plan.writes and self._maybe_sent:

@@ -28,15 +28,12 @@ _logger = logging.getLogger("memory_redis")
 
 
 class Channel(Protocol):
-    """A way to a server.
+    """A way to a server."""
 
-    `patience` is the number of seconds that one exchange may take.
-    """
-
-    patience: float
-
-    def exchange(self, wires: Sequence[Wire]) -> list[Any]:
+    def exchange(self, wires: Sequence[Wire], seconds: float) -> list[Any]:
         """Send calls together, give back their replies, undecoded; an error reply as an exception.
+
+        It ends after so many seconds, unless it goes over a client that was passed in.
 
         Raises:
             NotSent: nothing left.
@@ -51,9 +48,7 @@ class Channel(Protocol):
 class AsyncChannel(Protocol):
     """A way to a server for asyncio; as `Channel`."""
 
-    patience: float
-
-    async def exchange(self, wires: Sequence[Wire]) -> list[Any]:
+    async def exchange(self, wires: Sequence[Wire], seconds: float) -> list[Any]:
         """As `Channel.exchange`."""
         ...
 
@@ -86,14 +81,12 @@ def _surely_not_sent(error: Exception, retries: int) -> bool:
 class ClientChannel:
     """A redis-py client: single, Sentinel's or Cluster. It is never closed or reconfigured."""
 
-    patience = 0.0
-
     def __init__(self, client: SyncClient) -> None:
         if not isinstance(client, (redis.Redis, redis.RedisCluster)):
             raise InvalidSetting("RedisMemory takes a URL or a client of redis-py, not an asyncio one")
         self._client, self._retries = client, _inner_retries(client)
 
-    def exchange(self, wires: Sequence[Wire]) -> list[Any]:
+    def exchange(self, wires: Sequence[Wire], seconds: float) -> list[Any]:  # noqa: ARG002
         """Send calls together, give back their replies."""
         client: Any = self._client
         try:
@@ -120,15 +113,13 @@ class AsyncClientChannel:
     refused.
     """
 
-    patience = 0.0
-
     def __init__(self, client: AsyncClient) -> None:
         if not isinstance(client, (redis.asyncio.Redis, redis.asyncio.RedisCluster)):
             raise InvalidSetting("AsyncRedisMemory takes a URL or an asyncio client of redis-py")
         self._client, self._retries = client, _inner_retries(client)
         self._home: tuple[int, weakref.ref[asyncio.AbstractEventLoop]] | None = None
 
-    async def exchange(self, wires: Sequence[Wire]) -> list[Any]:
+    async def exchange(self, wires: Sequence[Wire], seconds: float) -> list[Any]:  # noqa: ARG002
         """Send calls together, give back their replies."""
         loop = asyncio.get_running_loop()
         if self._home is None:

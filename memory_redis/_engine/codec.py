@@ -29,7 +29,6 @@ from struct import Struct
 from typing import Any, Final, NoReturn
 
 import msgpack
-from pydantic import ValidationError
 
 from memory_redis.errors import CorruptRecord, InvalidMessage, InvalidSetting, RecordError, UnsupportedFormat
 from memory_redis.limits import Limits
@@ -39,6 +38,9 @@ from memory_redis.messages import (
     REQUIRED,
     MessageType,
     StoredMessage,
+    canonical,
+    has_calls,
+    layout,
     restored,
     text_of,
 )
@@ -51,6 +53,9 @@ DEEPEST: Final = 32
 _READ: Final = Struct(">xB10xHI6x8s").unpack_from
 _CODES: Final = {kind: code for code, kind in enumerate(MESSAGE_TYPES, 1)}
 _KINDS: Final = {code: kind for kind, code in _CODES.items()}
+_NAMES: Final[dict[str, MessageType]] = {kind: kind for kind in MESSAGE_TYPES}
+LATEST_MS: Final = 253_402_300_799_999
+"""The last millisecond of the year 9999, after which Python has no date."""
 _CALLS: Final = ("tool_calls", "invalid_tool_calls")
 _CALL: Final = frozenset({dict})
 _BLOCKS: Final = frozenset({str, dict})
@@ -136,10 +141,6 @@ def _inside(name: str, value: Any, depth: int, as_json: bool) -> Any:
         raise
 
 
-def _has_calls(data: Mapping[str, Any]) -> bool:
-    return bool(data.get("tool_calls") or (data.get("additional_kwargs") or {}).get("function_call"))
-
-
 class Encoder:
     """Writes messages as records of one codec.
 
@@ -154,7 +155,7 @@ class Encoder:
             "msgpack": _msgpack_record,
             "json": _json_record,
         }
-        if codec not in writers:
+        if not isinstance(codec, str) or codec not in writers:
             raise InvalidSetting('codec must be "msgpack" or "json"')
         self._write, self._as_json, self._limits = writers[codec], codec == "json", limits
 
@@ -181,7 +182,9 @@ class Encoder:
                 f"a {type(message).__name__} is no message: use human(), ai(), …", position=position
             )
         kind = message.type
-        if not self._as_json:
+        if kind not in _CODES:
+            raise InvalidMessage("a type that is not known here", position=position, field="type")
+        if not self._as_json and "type" not in message.data:
             try:  # nearly every message is plain already, and need not be copied to see that
                 _check(kind, message.data)
                 return self._bounded(_msgpack_record(kind, message.data, owner), position)
@@ -194,6 +197,7 @@ class Encoder:
             raise InvalidMessage(error.reason, position=position, field=field) from None
         try:
             _check(kind, data)
+            _, data = canonical(kind, data)
         except ValueError as error:
             raise InvalidMessage(str(error), position=position, field="data") from None
         return self._bounded(self._write(kind, data, owner), position)
@@ -209,7 +213,7 @@ _NOT_PLAIN = (ValueError, TypeError, OverflowError, RecursionError)
 
 
 def _msgpack_record(kind: MessageType, data: Mapping[str, Any], owner: bytes) -> bytes:
-    flags = TOOL_CALLS if _has_calls(data) else 0
+    flags = TOOL_CALLS if has_calls(data) else 0
     if data.get("response_metadata", {}).get("partial") is True:
         flags |= PARTIAL
     text = text_of(data.get("content"))
@@ -330,11 +334,12 @@ class Decoder:
         if owner != self._owner:
             raise ValueError("it belongs to another conversation")
         kind = _KINDS.get(code)
-        if kind is None:
-            raise ValueError(f"message type {code} is not known here")
+        stored = high << 32 | low
+        if kind is None or stored > LATEST_MS:
+            raise ValueError("a type or time that is never written")
         data = msgpack.unpackb(record[HEADER.size :], ext_hook=_refuse_extension)
         _check(kind, data)
-        return restored(kind, data, position, high << 32 | low)
+        return restored(kind, data, position, stored)
 
     def _other(self, record: bytes, position: int) -> StoredMessage:
         if record[:1] == b"{":
@@ -345,18 +350,23 @@ class Decoder:
 
     def _from_json(self, record: bytes, position: int) -> StoredMessage:
         value = json.loads(record, parse_constant=_refuse_constant)
+        if type(value) is not dict:
+            raise ValueError("no map")
         owner = value.get("owner")
         if owner is not None and owner != self._owner.hex():
             raise ValueError("it belongs to another conversation")
         stored = value.get("stored_at")
         try:
-            message = StoredMessage.model_validate(
-                {k: value[k] for k in value if k not in ("seq", "stored_ms")}
-            )
-            data = _plain(message.data, 0, True)
-        except (ValidationError, _Unstorable):
-            raise ValueError("no message in LangChain's layout") from None
-        return restored(message.type, data, position, stored if type(stored) is int else None)
+            name, data = canonical(*layout(value))
+            data = _plain(data, 0, True)
+        except _Unstorable:
+            raise ValueError("a value that is never written") from None
+        kind = _NAMES.get(name)
+        if kind is None:
+            raise ValueError("no message type that is known here")
+        _check(kind, data)
+        timed = type(stored) is int and 0 <= stored <= LATEST_MS
+        return restored(kind, data, position, stored if timed else None)
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -16,7 +16,7 @@ from typing import Any, Final
 import hiredis
 from redis.backoff import NoBackoff
 from redis.connection import Connection
-from redis.exceptions import AuthenticationError, ResponseError
+from redis.exceptions import AuthenticationError, InvalidResponse, ResponseError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.retry import Retry
 
@@ -26,33 +26,36 @@ from memory_redis._engine.plans import Wire
 from memory_redis._engine.servers import check_handshake
 from memory_redis.errors import PoolExhausted
 
-SOCKET_TIMEOUT: Final = 5.0
-
-
-def own_options(url: str) -> dict[str, Any]:
-    """Options for a connection of our own: no repeats by redis-py, a timeout on every wait."""
-    options = connection_options(url)
-    options.setdefault("socket_timeout", SOCKET_TIMEOUT)
-    options.setdefault("socket_connect_timeout", options["socket_timeout"])
-    options["retry"] = Retry(NoBackoff(), 0)
-    return options
+_INCOMPLETE: Final = object()
+_CHUNK: Final = 65_536
 
 
 class _Line:
-    """An open connection: its socket, and the parser of what comes over it."""
+    """An open connection: its socket, and the parser of what comes over it.
 
-    __slots__ = ("_connection", "_reader", "_socket")
+    `used` says that it has served an exchange before.
+    """
+
+    __slots__ = ("_connection", "_reader", "_seconds", "_socket", "used")
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         # redis-py has no public name for the socket, in any release since its first.
         self._socket: Any = connection._sock
-        self._reader = hiredis.Reader(replyError=ResponseError, notEnoughData=_INCOMPLETE)
+        self._reader = hiredis.Reader(
+            replyError=ResponseError, protocolError=InvalidResponse, notEnoughData=_INCOMPLETE
+        )
+        self._seconds = 0.0
+        self.used = False
 
-    def exchange(self, wires: Sequence[Wire]) -> list[Any]:
-        """Send calls together, give back their replies."""
+    def exchange(self, wires: Sequence[Wire], seconds: float) -> list[Any]:
+        """Send calls together, give back their replies; each wait ends after so many seconds."""
+        if seconds != self._seconds:
+            self._socket.settimeout(seconds)
+            self._seconds = seconds
         reader, receive = self._reader, self._socket.recv
-        self._socket.sendall(b"".join([hiredis.pack_command(wire) for wire in wires]))
+        pack: Any = hiredis.pack_command
+        self._socket.sendall(b"".join([pack(wire) for wire in wires]))
         replies: list[Any] = []
         while len(replies) < len(wires):
             reply = reader.gets()
@@ -63,15 +66,12 @@ class _Line:
                 reader.feed(data)
             elif not isinstance(reply, hiredis.PushNotification):
                 replies.append(reply)
+        self.used = True
         return replies
 
     def close(self) -> None:
         """Close it; what was under way is lost."""
         self._connection.disconnect()
-
-
-_INCOMPLETE: Final = object()
-_CHUNK: Final = 65_536
 
 
 class ConnectionChannel:
@@ -80,44 +80,48 @@ class ConnectionChannel:
     Args:
         endpoint: where they go.
 
-        limit: how many there may be. Whoever finds all in use waits for one up to `patience`.
+        limit: how many there may be. Whoever finds all in use waits for one.
+
+        patience: seconds that one exchange may take, if the call has that long.
     """
 
     def __init__(self, endpoint: Endpoint, limit: int, patience: float) -> None:
-        self._endpoint, self._limit, self.patience = endpoint, limit, patience
+        self._endpoint, self._limit, self._patience = endpoint, limit, patience
         self._start()
 
     def _start(self) -> None:
         self._pid = os.getpid()
         self._free: list[_Line] = []
-        self._open = 0
-        self._waiting = 0
+        self._open = self._waiting = 0
         self._changed = threading.Condition()
         self._options: dict[str, Any] | None = None
 
-    def exchange(self, wires: Sequence[Wire]) -> list[Any]:
+    def exchange(self, wires: Sequence[Wire], seconds: float) -> list[Any]:
         """Send calls together, give back their replies."""
         if self._pid != os.getpid():
             self._start()  # the parent's connections are its own; here they are only forgotten
-        connection = self._take()
+        seconds = min(seconds, self._patience)
+        line = self._take(seconds)
         try:
-            replies = connection.exchange(wires)
+            replies = line.exchange(wires, seconds)
         except BaseException:
-            self._discard(connection)
+            self._discard(line)
+            if line.used:  # it had been idle, and others that were may have ended with it
+                self._discard_free()
             raise
         if any(isinstance(reply, ResponseError) and is_passing(reply) for reply in replies):
-            self._discard(connection)  # another server may be the right one by now
+            self._discard(line)  # another server may be the right one by now
         else:
-            self._give(connection)
+            self._give(line)
         return replies
 
-    def _take(self) -> _Line:
+    def _take(self, seconds: float) -> _Line:
         try:
             return self._free.pop()
         except IndexError:
             pass
+        until = time.monotonic() + seconds
         with self._changed:
-            until = time.monotonic() + self.patience
             while not self._free and self._open >= self._limit:
                 self._waiting += 1
                 try:
@@ -129,15 +133,19 @@ class ConnectionChannel:
                 return self._free.pop()
             self._open += 1
         try:
-            return self._connect()
+            return self._connect(max(until - time.monotonic(), 0.01))
         except BaseException:
             self._lost()
             raise
 
-    def _connect(self) -> _Line:
+    def _connect(self, seconds: float) -> _Line:
         if self._options is None:
-            self._options = own_options(self._endpoint.url())
-        options = dict(self._options)
+            self._options = connection_options(self._endpoint.url())
+        options = self._options | {
+            "socket_timeout": seconds,
+            "socket_connect_timeout": seconds,
+            "retry": Retry(NoBackoff(), 0),
+        }
         connection: Connection = options.pop("connection_class", Connection)(**options)
         try:
             connection.connect()
@@ -149,15 +157,23 @@ class ConnectionChannel:
         check_handshake(getattr(connection, "handshake_metadata", None))
         return _Line(connection)
 
-    def _give(self, connection: _Line) -> None:
-        self._free.append(connection)
+    def _give(self, line: _Line) -> None:
+        self._free.append(line)
         if self._waiting:
             with self._changed:
                 self._changed.notify()
 
-    def _discard(self, connection: _Line) -> None:
-        connection.close()
+    def _discard(self, line: _Line) -> None:
+        line.close()
         self._lost()
+
+    def _discard_free(self) -> None:
+        while True:
+            try:
+                line = self._free.pop()
+            except IndexError:
+                return
+            self._discard(line)
 
     def _lost(self) -> None:
         with self._changed:
@@ -167,7 +183,6 @@ class ConnectionChannel:
     def close(self) -> None:
         """Close the connections that are not in use, and release the endpoint."""
         if self._pid == os.getpid():
-            while self._free:
-                self._discard(self._free.pop())
+            self._discard_free()
         self._start()
         self._endpoint.close()

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Driver:
-    """Runs plans over a sync channel. `deadline`: seconds a plan may take, repeats included."""
+    """Runs plans over a sync channel. `deadline`: seconds a call may take, repeats included."""
 
     __slots__ = ("_channel", "_deadline")
 
@@ -24,11 +24,13 @@ class Driver:
 
     def run(self, plan: Plan[T]) -> T:
         """One plan's result."""
-        channel = self._channel
-        attempts = Attempts(plan, self._deadline, channel.patience)
+        return self._run(plan, time.monotonic() + self._deadline)
+
+    def _run(self, plan: Plan[T], until: float) -> T:
+        channel, attempts = self._channel, Attempts(plan, until)
         while True:
             try:
-                replies = attempts.checked(channel.exchange(attempts.wires()))
+                replies = attempts.checked(channel.exchange(attempts.wires(), attempts.seconds()))
             except RAISED as error:
                 time.sleep(attempts.failed(error))
             else:
@@ -36,11 +38,12 @@ class Driver:
 
     def drive(self, flow: Flow[T]) -> T:
         """A flow's result."""
+        until = time.monotonic() + self._deadline
         try:
             plan = next(flow)
             while True:
                 try:
-                    result = self.run(plan)
+                    result = self._run(plan, until)
                 except MemoryRedisError as error:
                     plan = flow.throw(error)
                 else:
@@ -54,7 +57,7 @@ class Driver:
 
 
 class AsyncDriver:
-    """Runs plans over an asyncio channel. `deadline`: seconds a plan may take, repeats included."""
+    """Runs plans over an asyncio channel. `deadline`: seconds a call may take, repeats included."""
 
     __slots__ = ("_channel", "_deadline")
 
@@ -63,11 +66,13 @@ class AsyncDriver:
 
     async def run(self, plan: Plan[T]) -> T:
         """One plan's result."""
-        channel = self._channel
-        attempts = Attempts(plan, self._deadline, channel.patience)
+        return await self._run(plan, time.monotonic() + self._deadline)
+
+    async def _run(self, plan: Plan[T], until: float) -> T:
+        channel, attempts = self._channel, Attempts(plan, until)
         while True:
             try:
-                replies = attempts.checked(await channel.exchange(attempts.wires()))
+                replies = attempts.checked(await channel.exchange(attempts.wires(), attempts.seconds()))
             except RAISED as error:
                 await asyncio.sleep(attempts.failed(error))
             else:
@@ -75,11 +80,12 @@ class AsyncDriver:
 
     async def drive(self, flow: Flow[T]) -> T:
         """A flow's result."""
+        until = time.monotonic() + self._deadline
         try:
             plan = next(flow)
             while True:
                 try:
-                    result = await self.run(plan)
+                    result = await self._run(plan, until)
                 except MemoryRedisError as error:
                     plan = flow.throw(error)
                 else:

@@ -14,6 +14,7 @@ from memory_redis.errors import InvalidSetting
 if TYPE_CHECKING:
     from memory_redis.server import Attachment
 
+SOCKET_TIMEOUT = 5.0
 SCHEMES = ("redis://", "rediss://", "unix://", "embedded://", "fake://")
 
 
@@ -116,3 +117,10 @@ def connection_options(url: str, parse: Callable[[str], Mapping[str, Any]] = par
         options.setdefault("ssl_cert_reqs", "required")
         options.setdefault("ssl_check_hostname", options["ssl_cert_reqs"] == "required")
     return options
+
+
+def patience_of(url: str) -> float:
+    """Seconds that one exchange may take: the URL's socket_timeout, or the default."""
+    if url.startswith(("redis", "unix")):
+        return float(connection_options(url).get("socket_timeout") or SOCKET_TIMEOUT)
+    return SOCKET_TIMEOUT

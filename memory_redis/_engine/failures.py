@@ -27,6 +27,12 @@ _PASSING = (
     "BUSY ",
     "UNBLOCKED",
 )
+_CODES = frozenset(
+    (
+        *("BUSY", "CLUSTERDOWN", "CROSSSLOT", "ERR", "EXECABORT", "LOADING", "MASTERDOWN"),
+        *("MOVED", "NOREPLICAS", "NOSCRIPT", "READONLY", "TRYAGAIN"),
+    )
+)
 _REFUSALS: tuple[tuple[str, type[MemoryRedisError], str], ...] = (
     ("OOM", StorageFull, "the server is out of memory and refuses writes"),
     ("NOPERM", AccessDenied, "the server does not allow a command that is needed"),
@@ -47,9 +53,7 @@ def reply_text(error: BaseException) -> str:
     redis-py quotes the command, and so message content, in errors of a pipeline: this text is for
     comparing, never for showing.
     """
-    text = str(error)
-    _, marker, reply = text.partition("of pipeline caused error: ")
-    text = reply if marker else text
+    _, _, text = str(error).rpartition("of pipeline caused error: ")
     for prefix in ("ERR Error running script", "ERR user_script"):
         if text.startswith(prefix):
             _, _, text = text.rpartition(": ")
@@ -84,11 +88,14 @@ def never_sent(error: BaseException) -> bool:
     ) or (is_exhausted(error) or is_passing(error))
 
 
+def _cause(error: BaseException) -> BaseException:
+    return error.__cause__ if isinstance(error, NotSent) and error.__cause__ is not None else error
+
+
 def is_exhausted(error: BaseException) -> bool:
     """Whether there was no free connection."""
-    if isinstance(error, NotSent) and error.__cause__ is not None:
-        error = error.__cause__
-    if type(error).__name__ == "MaxConnectionsError":
+    error = _cause(error)
+    if isinstance(error, PoolExhausted) or type(error).__name__ == "MaxConnectionsError":
         return True
     return isinstance(error, redis_errors.ConnectionError) and str(error) in (
         "No connection available.",
@@ -96,12 +103,17 @@ def is_exhausted(error: BaseException) -> bool:
     )
 
 
+def _code(text: str) -> str:
+    """The server's error code, if it is one of its own words."""
+    code = text.split(" ", 1)[0]
+    return f": {code}" if code in _CODES else ""
+
+
 def translated(error: BaseException) -> MemoryRedisError:
     """The error of this library for one of redis-py's that is final. Nothing was stored."""
+    error = _cause(error)
     if isinstance(error, MemoryRedisError):
         return error
-    if isinstance(error, NotSent) and error.__cause__ is not None:
-        error = error.__cause__
     if isinstance(error, redis_errors.NoPermissionError):
         return AccessDenied("the server does not allow a command that is needed")
     if isinstance(error, (redis_errors.AuthenticationError, redis_errors.AuthorizationError)):
@@ -117,7 +129,7 @@ def translated(error: BaseException) -> MemoryRedisError:
         for word, kind, summary in _REFUSALS:
             if word in text.split(" ", 2)[:2]:
                 return kind(summary)
-        return ServerRefused(f"the server refused a command: {text.split(' ', 1)[0][:40]}")
+        return ServerRefused(f"the server refused a command{_code(text)}")
     if is_passing(error):
-        return ServerUnavailable(f"the server is not ready: {text.split(' ', 1)[0][:40]}")
+        return ServerUnavailable(f"the server is not ready{_code(text)}")
     return ServerUnavailable("the server could not be reached in time")

@@ -37,7 +37,7 @@ def check_namespace(namespace: str) -> str:
 
 
 def check_id(what: str, value: str) -> str:
-    """The id, if it is a non-empty text that UTF-8 can hold.
+    """The id as a plain `str`, if it is a non-empty text that UTF-8 can hold.
 
     A lone surrogate is refused and not replaced: replacing would make one id of two.
 
@@ -52,7 +52,7 @@ def check_id(what: str, value: str) -> str:
         value.encode()
     except UnicodeEncodeError:
         raise InvalidId(f"{what} holds half of a character (a lone surrogate)") from None
-    return value
+    return str.__str__(value)
 
 
 def encode_id(value: str) -> str:
@@ -85,7 +85,8 @@ class ConversationKeys:
     __slots__ = ("conversation_id", "index", "label", "messages", "meta", "owner")
 
     def __init__(self, namespace: str, user_id: str | None, conversation_id: str) -> None:
-        check_id("session_id" if user_id is None else "conversation_id", conversation_id)
+        what = "session_id" if user_id is None else "conversation_id"
+        conversation_id = check_id(what, conversation_id)
         user = "" if user_id is None else encode_id(check_id("user_id", user_id))
         base = f"{namespace}:{{{user}:{encode_id(conversation_id)}}}:"
         self.conversation_id = conversation_id
@@ -106,7 +107,7 @@ def conversation_keys(namespace: str, user_id: str | None, conversation_id: str)
     Raises:
         InvalidId: an id is not a non-empty text.
     """
-    if isinstance(conversation_id, str) and (user_id is None or isinstance(user_id, str)):
+    if type(conversation_id) is str and (user_id is None or type(user_id) is str):
         return _remembered(namespace, user_id, conversation_id)
     return ConversationKeys(namespace, user_id, conversation_id)
 

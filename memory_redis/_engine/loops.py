@@ -6,6 +6,7 @@ import asyncio
 import os
 import weakref
 from collections.abc import AsyncGenerator, Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,15 +15,45 @@ from redis.asyncio import BlockingConnectionPool, Connection, Redis
 from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.exceptions import AuthenticationError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from memory_redis._engine.channels import exchanged
-from memory_redis._engine.connections import SOCKET_TIMEOUT
 from memory_redis._engine.endpoints import Endpoint, connection_options
+from memory_redis._engine.failures import TRANSPORT, NotSent
 from memory_redis._engine.plans import Wire
 
 _abandoned: list[object] = []
 """Pools of a parent process: neither used nor closed here, for the sockets are still the parent's."""
+
+
+class _Progress:
+    """Whether an exchange has begun to send."""
+
+    __slots__ = ("sent",)
+
+    def __init__(self) -> None:
+        self.sent = False
+
+
+_progress: ContextVar[_Progress] = ContextVar("memory_redis_progress")
+
+
+class _Noting:
+    """Mixed into a connection class: notes when something else than the handshake is sent."""
+
+    _open = False
+
+    async def connect(self, *args: Any, **options: Any) -> None:
+        self._open = False
+        await super().connect(*args, **options)  # type: ignore[misc]
+        self._open = True
+
+    async def send_packed_command(self, *args: Any, **options: Any) -> None:
+        progress = _progress.get(None)
+        if self._open and progress is not None:
+            progress.sent = True
+        await super().send_packed_command(*args, **options)  # type: ignore[misc]
 
 
 @dataclass(slots=True)
@@ -40,10 +71,12 @@ class LoopChannel:
         make: gives a client; blocking, so it runs in a worker thread.
 
         close: releases what `make` took, such as an embedded server.
+
+        patience: seconds that one exchange may take, if the call has that long.
     """
 
     def __init__(self, make: Callable[[], Any], close: Callable[[], None], patience: float) -> None:
-        self._make, self._close, self.patience = make, close, patience
+        self._make, self._close, self._patience = make, close, patience
         self._start()
 
     def _start(self) -> None:
@@ -51,14 +84,22 @@ class LoopChannel:
         self._homes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Future[_Home]]
         self._homes = weakref.WeakKeyDictionary()
 
-    async def exchange(self, wires: Sequence[Wire]) -> list[Any]:
+    async def exchange(self, wires: Sequence[Wire], seconds: float) -> list[Any]:
         """Send calls together, give back their replies."""
         client = (await self._home()).client
+        progress = _Progress()
+        _progress.set(progress)
         try:
-            async with asyncio.timeout(self.patience):
+            async with asyncio.timeout(min(seconds, self._patience)):
                 return await exchanged(client, wires, 0)
-        except TimeoutError:
-            raise RedisTimeoutError("no reply in time") from None
+        except AuthenticationError:
+            raise
+        except TRANSPORT as error:
+            if not progress.sent and hasattr(client.connection_pool, "notes_sending"):
+                raise NotSent from error
+            if isinstance(error, TimeoutError):
+                raise RedisTimeoutError("no reply in time") from None
+            raise
 
     async def _home(self) -> _Home:
         if self._pid != os.getpid():
@@ -94,6 +135,12 @@ async def _until_the_loop_ends(client: Any) -> AsyncGenerator[None, None]:
         await client.aclose()
 
 
+class _Pool(BlockingConnectionPool):
+    """A pool whose connections note what they send."""
+
+    notes_sending = True
+
+
 def own_client(endpoint: Endpoint, limit: int, patience: float) -> Redis:
     """An asyncio client of our own: no repeats by redis-py, a bounded pool that waits.
 
@@ -101,14 +148,8 @@ def own_client(endpoint: Endpoint, limit: int, patience: float) -> Redis:
     used up gives up before that bound is reached, so that it is known that nothing was sent.
     """
     options = connection_options(endpoint.url(), parse_url)
-    options.setdefault("connection_class", Connection)
+    kind: type = options.pop("connection_class", Connection)
+    noting = type(kind.__name__, (_Noting, kind), {})
     options.update(socket_timeout=None, retry=Retry(NoBackoff(), 0))
-    pool = BlockingConnectionPool(max_connections=limit, timeout=patience * 0.8, **options)
+    pool = _Pool(max_connections=limit, timeout=patience * 0.8, connection_class=noting, **options)
     return Redis.from_pool(pool)
-
-
-def patience_of(url: str) -> float:
-    """Seconds that one exchange may take: the URL's socket_timeout, or the default."""
-    if url.startswith(("redis", "unix")):
-        return float(connection_options(url).get("socket_timeout") or SOCKET_TIMEOUT)
-    return SOCKET_TIMEOUT

@@ -7,9 +7,9 @@ from functools import partial
 from memory_redis._engine.channels import AsyncClient, AsyncClientChannel, ClientChannel, SyncClient
 from memory_redis._engine.connections import ConnectionChannel
 from memory_redis._engine.drivers import AsyncDriver, Driver
-from memory_redis._engine.endpoints import endpoint, scheme_of
+from memory_redis._engine.endpoints import endpoint, patience_of, scheme_of
 from memory_redis._engine.fakes import fake_async_client, fake_client, fake_server
-from memory_redis._engine.loops import LoopChannel, own_client, patience_of
+from memory_redis._engine.loops import LoopChannel, own_client
 from memory_redis.errors import InvalidSetting
 
 

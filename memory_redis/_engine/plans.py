@@ -75,6 +75,8 @@ class Plan(Generic[T]):
 
         append_id: what settles that outcome.
 
+        partial: an error reply to one call is handed to `decode`, translated, and does not fail the rest.
+
         again: the caller sends it again: it was first sent when its append id was made.
     """
 
@@ -84,6 +86,7 @@ class Plan(Generic[T]):
     writes: bool = False
     append_id: AppendId | None = None
     again: bool = False
+    partial: bool = False
 
 
 Flow = Generator[Plan[Any], Any, T]

@@ -9,7 +9,9 @@ follows: meta, length, range and meta again, until both looks at the meta agree.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
 from memory_redis._engine.codec import Decoder, position_of
@@ -17,7 +19,13 @@ from memory_redis._engine.keys import ConversationKeys
 from memory_redis._engine.plans import UNKNOWN_AGE, Call, Flow, Plan
 from memory_redis._engine.scripts import INDEX_TOUCH, RENEW, SETTLE
 from memory_redis._engine.settings import Settings
-from memory_redis.errors import ConflictError, HistoryTooLarge, RecordError, TurnAlreadyStored
+from memory_redis.errors import (
+    ConflictError,
+    HistoryTooLarge,
+    MemoryRedisError,
+    RecordError,
+    TurnAlreadyStored,
+)
 from memory_redis.expiry import Expiry
 from memory_redis.messages import StoredMessage
 from memory_redis.options import OnCorrupt
@@ -160,12 +168,13 @@ class Reader:
             words = (self._expiry.policy, self._expiry.milliseconds)
             extra.append(Call(RENEW, words, keys=(keys.messages, keys.meta)))
         if key_id is not None:
-            extra.append(Call(SETTLE, (key_id.value, UNKNOWN_AGE), keys=(keys.messages, keys.meta)))
+            hold = settings.idempotency_hold // timedelta(milliseconds=1)
+            extra.append(Call(SETTLE, (key_id.value, UNKNOWN_AGE, hold, 0), keys=(keys.messages, keys.meta)))
         wanted = window.count if isinstance(window, LastMessages) else None
         found, messages, failed = yield from self._window(wanted, on_corrupt, tuple(extra))
         state = found.state
-        if self._expiry.renewed_by_reads and found.extra[0][1] and keys.index is not None:
-            yield touch(keys.index, keys, found.extra[0][2])
+        if self._expiry.renewed_by_reads and found.extra[0][1]:
+            yield from refreshed(keys, found.extra[0][2])
         if settings.emit:
             if state.healed:
                 settings.emit(Event("heal", keys.label, version=state.version, detail="seen by a load"))
@@ -188,6 +197,7 @@ class Reader:
             found = yield from self._read(*((-wanted, -1) if wanted else (1, 0)), extra)
             start = 0
         while True:
+            self._bound(found.records[start:])
             position = found.position + start
             messages, failed = self._decoder.messages(found.records[start:], position)
             if failed and on_corrupt == "raise":
@@ -200,9 +210,15 @@ class Reader:
                 start = max(start - missing, 0)
             else:
                 found = yield from self._read(-(len(found.records) + missing), -1, extra)
-        if position > found.state.trimmed:
-            messages = without_orphans(messages)
+        state = found.state
+        if position > state.trimmed or state.trimmed > state.edited:
+            messages = without_orphans(messages)  # older ones are out of the window, or trimmed
         return found, messages, failed
+
+    def _bound(self, records: Sequence[bytes]) -> None:
+        limit = self._settings.limits.load_bytes
+        if sum(map(len, records)) > limit:
+            raise HistoryTooLarge(self._keys.label, f"more than {limit} bytes: read it with iterate()")
 
     def _everything(self, extra: tuple[Call, ...]) -> Flow[Found]:
         """All records: the first page, and what else stood there at that moment."""
@@ -210,9 +226,10 @@ class Reader:
         while True:
             found = yield from self._read(0, PAGE - 1, extra)
             state = found.state
-            if state.size > limit or sum(map(len, found.records)) > limit:
+            if state.size > limit and not state.healed:
                 raise HistoryTooLarge(self._keys.label, f"more than {limit} bytes: read it with iterate()")
             records = found.records
+            self._bound(records)
             while state.trimmed + len(records) < state.version:
                 start = len(records)
                 more = yield from self._read(start, start + PAGE - 1)
@@ -220,6 +237,7 @@ class Reader:
                 if now.birth != state.birth or now.edited != state.edited or now.trimmed != state.trimmed:
                     break
                 records = records + more.records[: state.version - state.trimmed - start]
+                self._bound(records)
             else:
                 return Found(state, records, found.position, True, found.extra)
 
@@ -262,6 +280,16 @@ class Reader:
         if after >= state.version:
             return messages, None
         return messages, Place(after, state.trimmed, state.birth, state.edited)
+
+
+def refreshed(keys: ConversationKeys, ends: int) -> Flow[None]:
+    """Tell a user's index of a conversation that it knows; nothing fails if it cannot be told.
+
+    What the caller asked for is done by then, and the next minute's append tells it again.
+    """
+    if keys.index is not None:
+        with suppress(MemoryRedisError):
+            yield touch(keys.index, keys, ends)
 
 
 def touch(index: str, keys: ConversationKeys, ends: int) -> Plan[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import get_args
@@ -10,7 +10,7 @@ from typing import get_args
 from memory_redis._engine.codec import Encoder
 from memory_redis._engine.keys import check_namespace
 from memory_redis.errors import InvalidSetting
-from memory_redis.expiry import Expiry, ExpiryFor, NoExpiry
+from memory_redis.expiry import Expiry, ExpiryFor, NoExpiry, is_expiry
 from memory_redis.limits import Limits
 from memory_redis.options import Codec, OnCorrupt
 from memory_redis.retention import MaxMessages
@@ -53,7 +53,7 @@ class Settings:
         check_namespace(self.namespace)
         check_window(self.window)
         check_on_corrupt(self.on_corrupt)
-        if not isinstance(self.expiry, Expiry) and not callable(self.expiry):
+        if isinstance(self.expiry, type) or not (is_expiry(self.expiry) or callable(self.expiry)):
             raise InvalidSetting(
                 "expiry must be NoExpiry, SlidingExpiry, FixedExpiry or a function of the user id"
             )
@@ -67,6 +67,10 @@ class Settings:
         hold = self.idempotency_hold
         if not isinstance(hold, timedelta) or not timedelta(seconds=1) <= hold <= timedelta(days=366):
             raise InvalidSetting("idempotency_hold must be a timedelta from 1 second to 366 days")
+        if self.hooks is not None:
+            many = isinstance(self.hooks, Iterable) and not isinstance(self.hooks, str | bytes)
+            if not many or not all(map(callable, self.hooks)):
+                raise InvalidSetting("hooks must be a sequence of functions, or None")
         object.__setattr__(self, "encoder", Encoder(self.codec, self.limits))
         object.__setattr__(self, "emit", Emitter((log_event,) if self.hooks is None else self.hooks))
 
@@ -79,6 +83,6 @@ class Settings:
         if isinstance(self.expiry, Expiry):
             return self.expiry
         expiry = self.expiry("" if user_id is None else user_id)
-        if not isinstance(expiry, Expiry):
+        if not is_expiry(expiry):
             raise InvalidSetting("the expiry function must return NoExpiry, SlidingExpiry or FixedExpiry")
         return expiry

@@ -12,8 +12,10 @@ from memory_redis._engine.plans import Call, Flow, Plan, only
 from memory_redis._engine.scripts import INDEX_DROP, INDEX_PAGE
 from memory_redis._engine.settings import Settings
 from memory_redis._engine.writing import Writer
+from memory_redis.errors import MemoryRedisError, WrongType
 from memory_redis.expiry import NoExpiry
 from memory_redis.snapshots import ConversationInfo, Forgotten
+from memory_redis.telemetry import Event
 
 SETTLED_MS: Final = 120_000
 """An index entry younger than this may belong to an append that is still on its way."""
@@ -70,11 +72,15 @@ class User:
             for entry in entries
             for call in (Call("LLEN", keys=(entry.keys.messages,)), Call("PTTL", keys=(entry.keys.messages,)))
         ]
-        replies: list[Any] = yield Plan(tuple(calls), list)
+        replies: list[Any] = yield Plan(tuple(calls), list, partial=True)
         found: list[ConversationInfo] = []
         stale: list[Entry] = []
         for entry, count, left in zip(entries, replies[::2], replies[1::2], strict=True):
-            if count:
+            if isinstance(count, MemoryRedisError):
+                if not isinstance(count, WrongType):
+                    raise count
+                self._settings.emit(Event("corrupt", entry.keys.label, detail="not listed: WrongType"))
+            elif count:
                 active = datetime.fromtimestamp(entry.score / 1000, UTC)
                 seconds = left / 1000 if left >= 0 else None
                 found.append(ConversationInfo(self._user_id, entry.conversation_id, count, active, seconds))
@@ -93,10 +99,7 @@ class User:
                 if not entries:
                     break
                 seen += len(entries)
-                writers = [Writer(entry.keys, self._settings, NoExpiry()) for entry in entries]
-                replies = yield Plan(tuple(one.clear_call() for one in writers), list, writes=True)
-                for one, reply in zip(writers, replies, strict=True):
-                    removed = one.cleared(reply)
+                for removed in (yield from self._clear(entries)):
                     messages += removed
                     conversations += removed > 0
                 yield from self._drop(entries)
@@ -104,3 +107,21 @@ class User:
             if not seen:
                 break
         return Forgotten(conversations, messages)
+
+    def _clear(self, entries: Sequence[Entry]) -> Flow[list[int]]:
+        """Clear conversations together; how many messages each had."""
+        writers = [Writer(entry.keys, self._settings, NoExpiry()) for entry in entries]
+        replies = yield Plan(tuple(one.clear_call() for one in writers), list, writes=True, partial=True)
+        broken = [
+            entry for entry, reply in zip(entries, replies, strict=True) if isinstance(reply, WrongType)
+        ]
+        if broken:  # what stands there is ours by name, and must go too
+            keys = [key for entry in broken for key in (entry.keys.messages, entry.keys.meta)]
+            yield Plan(tuple(Call("UNLINK", keys=(key,)) for key in keys), list, writes=True)
+            yield from self._clear(broken)
+        removed: list[int] = []
+        for one, reply in zip(writers, replies, strict=True):
+            if isinstance(reply, MemoryRedisError) and not isinstance(reply, WrongType):
+                raise reply
+            removed.append(0 if isinstance(reply, WrongType) else one.cleared(reply))
+        return removed

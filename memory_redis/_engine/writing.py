@@ -6,24 +6,27 @@ import hashlib
 import secrets
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final, Literal, NamedTuple
 
 from memory_redis._engine.codec import Decoder
 from memory_redis._engine.keys import ConversationKeys
 from memory_redis._engine.plans import UNKNOWN_AGE, Call, Flow, Plan, only
-from memory_redis._engine.reading import touch
+from memory_redis._engine.reading import refreshed, touch
 from memory_redis._engine.scripts import APPEND, CLEAR, INDEX_DROP, SETTLE
 from memory_redis._engine.settings import HOLD_MS, Settings
 from memory_redis.errors import (
+    AppendSettled,
     ConflictError,
     HistoryCleared,
     HistoryRolledBack,
     InvalidSetting,
+    MemoryRedisError,
     UnknownOutcome,
 )
 from memory_redis.expiry import Expiry
-from memory_redis.messages import StoredMessage
+from memory_redis.messages import StoredMessage, has_calls
 from memory_redis.telemetry import Event
 from memory_redis.versions import BIRTH_BYTES, ID_BYTES, AppendId, Version
 
@@ -32,7 +35,7 @@ Policy = Literal["any", "raise", "append"]
 MISSED_MESSAGES: Final = 100
 MISSED_BYTES: Final = 1024 * 1024
 
-STORED, REPEATED, INDEX_FIRST, CONFLICT, UNKNOWN, CLEARED = 1, 2, 0, -1, -2, -3
+STORED, REPEATED, INDEX_FIRST, CONFLICT, UNKNOWN, CLEARED, SETTLED = 1, 2, 0, -1, -2, -3, -4
 EDITED, ANOTHER_LIFE, CLEARED_SINCE, ROLLED_BACK = 2, 3, 4, 5
 _TOOLS = frozenset({"tool", "function"})
 
@@ -76,6 +79,10 @@ class Writer:
     ) -> Flow[Commit]:
         """Store messages; all of them or none, once, however often the plan is sent."""
         settings, keys, expiry = self._settings, self._keys, self._expiry
+        if not isinstance(expected, Version | None) or not isinstance(append_id, AppendId | None):
+            raise InvalidSetting(
+                "expected is a Version and append_id an AppendId; parse() makes one of a text"
+            )
         records = settings.encoder.records(messages, keys.owner)
         ring, hold, sent = b"r", HOLD_MS, append_id
         if idempotency_key is not None:
@@ -100,9 +107,10 @@ class Writer:
             expiry.policy,
             expiry.milliseconds,
             settings.retention.count if settings.retention else 0,
-            1 if any(message.type in _TOOLS or message.tool_calls for message in messages) else 0,
+            1 if any(message.type in _TOOLS or has_calls(message.data) for message in messages) else 0,
             MISSED_MESSAGES,
             MISSED_BYTES,
+            0 if sent is None else 1,
             *records,
         ]
         while True:
@@ -119,8 +127,8 @@ class Writer:
             yield touch(keys.index, keys, reply[10])
             words[9] = reply[11]
         commit, refresh, ends = self._appended(reply, messages, append_id)
-        if refresh and keys.index is not None:
-            yield touch(keys.index, keys, ends)
+        if refresh:
+            yield from refreshed(keys, ends)
         return commit
 
     def _appended(
@@ -131,6 +139,8 @@ class Writer:
         status, number, _, _, healed, refresh, conflict, _, birth, _, ends = reply[:11]
         if status == UNKNOWN:
             raise UnknownOutcome(label, append_id)
+        if status == SETTLED:
+            raise AppendSettled(label, append_id)
         met = self._conflict(reply, messages, append_id) if conflict else None
         if met is not None:
             emit(Event("conflict", label, met.missed_count, number, detail=type(met).__name__))
@@ -148,9 +158,8 @@ class Writer:
     def _conflict(
         self, reply: list[Any], messages: Sequence[StoredMessage], append_id: AppendId
     ) -> ConflictError:
-        status, number, _, _, _, _, conflict, missed, birth, last, _, *records = reply
+        status, number, _, before, _, _, conflict, missed, birth, last, _, *records = reply
         stored = status not in (CONFLICT, CLEARED)
-        before = number - len(messages) if stored else number
         found, _ = self._decoder.messages(records, before - len(records))
         kind = {CLEARED_SINCE: HistoryCleared, ROLLED_BACK: HistoryRolledBack}.get(conflict, ConflictError)
         return kind(
@@ -160,13 +169,21 @@ class Writer:
             missed_count=missed,
             expired=conflict == ANOTHER_LIFE,
             edited=conflict == EDITED,
+            stored=stored,
             unsaved=() if stored else messages,
         )
 
     def settle(self, append_id: AppendId) -> Flow[Version | None]:
         """The version that an append got, None if it was not stored."""
         keys = self._keys
-        call = Call(SETTLE, (append_id.value, UNKNOWN_AGE), keys=(keys.messages, keys.meta), timed=True)
+        if not isinstance(append_id, AppendId):
+            raise InvalidSetting("settle takes an AppendId; AppendId.parse() makes one of a text")
+        call = Call(
+            SETTLE,
+            (append_id.value, UNKNOWN_AGE, UNKNOWN_AGE, HOLD_MS),
+            keys=(keys.messages, keys.meta),
+            timed=True,
+        )
         reply = yield Plan((call,), only, keys.label, append_id=append_id, again=True)
         status, number, birth, _ = reply
         if status == UNKNOWN:
@@ -187,7 +204,8 @@ class Writer:
         removed = self.cleared(reply)
         if score is not None and keys.index is not None:
             words = (keys.conversation_id, f"{score:.0f}")
-            yield Plan((Call(INDEX_DROP, words, keys=(keys.index,)),), only, keys.label)
+            with suppress(MemoryRedisError):  # it is cleared; a listing removes what is left of it
+                yield Plan((Call(INDEX_DROP, words, keys=(keys.index,)),), only, keys.label)
         return removed
 
     def clear_call(self) -> Call:

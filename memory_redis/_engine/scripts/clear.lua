@@ -12,7 +12,7 @@ local length = redis.call('LLEN', list)
 local birth, ring, dropped = m[1] or ARGV[3], m[4] or '', tonumber(m[5] or 0)
 local now = clock(ring)
 
-local at = find(ring, id)
+local at = find(ring, id, 0)
 if at then
   local version, removed = entry(ring, at)
   return {2, removed, 0, version, birth, id}

@@ -31,14 +31,19 @@ local function clock(ring)
   return now
 end
 
--- Where the entry of an append id begins in a ring, or nil.
-local function find(ring, id)
+-- Where the newest entry of an append id begins in a ring, or nil; those from before `since` do not
+-- count.
+local function find(ring, id, since)
+  local found
   local at = string.find(ring, id, 1, true)
-  while at and (at - 1) % ENTRY ~= 0 do at = string.find(ring, id, at + 1, true) end
-  return at
+  while at do
+    if (at - 1) % ENTRY == 0 and number6(ring, at + 18) >= since then found = at end
+    at = string.find(ring, id, at + 1, true)
+  end
+  return found
 end
 
--- Version and number of messages of an entry.
+-- Version and number of messages of an entry; no message for an append that was settled as not stored.
 local function entry(ring, at)
   return number6(ring, at + 12), number6('\0\0' .. string.sub(ring, at + 24, at + 27), 1)
 end
@@ -74,6 +79,14 @@ local function forgotten(dropped, age, now)
   return age > 0 and dropped > 0 and dropped >= now - age - 100
 end
 
+-- A record with the time at which, and the position at which, it is stored.
+local function stamped(record, now, position)
+  if string.byte(record) == 123 then
+    return '{"stored_at":' .. text(now) .. ',"seq":' .. text(position) .. ',' .. string.sub(record, 2)
+  end
+  return string.sub(record, 1, 12) .. bytes6(now) .. bytes6(position) .. string.sub(record, 25)
+end
+
 -- Whether a record belongs to a tool exchange: 'call', 'result' or nil.
 local function exchange(record)
   local first, kind, flags = string.byte(record, 1, 3)
@@ -106,6 +119,17 @@ local function boundary(list, cut)
   return cut
 end
 
+-- Add to an answer the newest of the records from index `start` to `stop` that have room in `bytes`.
+local function add_newest(answer, list, start, stop, bytes)
+  local records = stop >= start and redis.call('LRANGE', list, start, stop) or {}
+  local first = #records + 1
+  while first > 1 and #records[first - 1] <= bytes do
+    first = first - 1
+    bytes = bytes - #records[first]
+  end
+  for i = first, #records do answer[#answer + 1] = records[i] end
+end
+
 -- Bytes of the first `count` records.
 local function weight(list, count)
   local bytes = 0
@@ -123,6 +147,12 @@ local function ending(policy, ms, now, created)
   if policy == 'idle' then return now + ms end
   if policy == 'fixed' then return created + ms end
   return 0
+end
+
+-- Whether a user's index has to hear of a conversation again: a minute after it last did, or when
+-- the conversation now ends so much later that the index could end before it.
+local function stale(indexed, told, now, ends)
+  return now - indexed > 60000 or (told > 0 and (ends == 0 or ends > told + 60000))
 end
 
 local function expire(at, keys)

@@ -5,13 +5,13 @@
 -- Reply: 1 if the conversation exists, 1 if the user's index wants to be told, its new end
 
 if redis.call('LLEN', KEYS[1]) == 0 then return {0, 0, 0} end
-local m = redis.call('HMGET', KEYS[2], 'c', 'i')
+local m = redis.call('HMGET', KEYS[2], 'c', 'i', 'j')
 local now = clock('')
+local ends = ending(ARGV[1], tonumber(ARGV[2]), now, tonumber(m[1] or 0))
 local indexed, refresh = tonumber(m[2] or ''), 0
-if indexed and now - indexed > 60000 then
-  redis.call('HSET', KEYS[2], 'i', text(now))
+if indexed and stale(indexed, tonumber(m[3] or 0), now, ends) then
+  redis.pcall('HSET', KEYS[2], 'i', text(now), 'j', text(ends))  -- refused when memory is full
   refresh = 1
 end
-local ends = ending(ARGV[1], tonumber(ARGV[2]), now, tonumber(m[1] or 0))
 expire(ends, KEYS)
 return {1, refresh, ends}

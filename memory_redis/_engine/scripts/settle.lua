@@ -1,20 +1,28 @@
--- Tell what became of an append.
+-- Tell what became of an append, for good: one that is not stored cannot be stored any more by a
+-- request that is still on its way.
 --
 -- KEYS  1 messages (list)  2 meta (hash)
--- ARGV  1 append id, 12 bytes  2 ms since it was first sent
+-- ARGV  1 append id, 12 bytes  2 ms since it was first sent  3 ms that idempotency keys are held
+--       4 ms that the answer stays in force, 0 to leave no mark
 -- Reply: status (1 stored, 0 not stored, -2 unknown), version after it, birth, number of messages
 
-local m = redis.call('HMGET', KEYS[2], 'r', 'dr', 'k', 'dk', 'b')
+local list, meta, id, hold = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[4])
+local m = redis.call('HMGET', meta, 'r', 'dr', 'k', 'dk', 'b', 'v')
+local ring, birth, now = m[1] or '', m[5] or '', clock(m[1] or '')
 for i = 1, 3, 2 do
-  local ring = m[i] or ''
-  local at = find(ring, ARGV[1])
+  local at = find(m[i] or '', id, i == 3 and now - tonumber(ARGV[3]) or 0)
   if at then
-    local version, count = entry(ring, at)
-    return {1, version, m[5], count}
+    local version, count = entry(m[i], at)
+    return {count > 0 and 1 or 0, version, birth, count}
   end
 end
-if not m[5] then return {0, 0, '', 0} end
 local dropped = math.max(tonumber(m[2] or 0), tonumber(m[4] or 0))
-local now = clock(m[1] or '')
-if forgotten(dropped, tonumber(ARGV[2]), now) then return {-2, 0, m[5], 0} end
-return {0, 0, m[5], 0}
+if birth == '' and redis.call('LLEN', list) > 0 or forgotten(dropped, tonumber(ARGV[2]), now) then
+  return {-2, 0, birth, 0}
+end
+if hold > 0 then
+  ring, dropped = remember(ring, tonumber(m[2] or 0), id, tonumber(m[6] or 0), now, 0, hold, 8)
+  redis.call('HSET', meta, 'r', ring, 'dr', text(dropped))
+  if birth == '' then redis.call('PEXPIREAT', meta, text(now + hold)) end
+end
+return {0, 0, birth, 0}
