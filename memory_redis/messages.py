@@ -159,6 +159,16 @@ class StoredMessage(BaseModel):
             yield "seq", self.seq
 
 
+def well_formed(text: str) -> str:
+    """The text itself, or with U+FFFD for each lone surrogate, which no encoding can hold."""
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
 def text_of(content: object) -> str:
     """The texts and text blocks of a message's content, joined."""
     if isinstance(content, str):
@@ -221,7 +231,7 @@ def canonical(kind: str, data: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     only in `content_blocks` becomes content, and fields at their default go.
     """
     chunk = _CHUNKS.get(kind)
-    fields = dict(data)
+    fields = {well_formed(name) if isinstance(name, str) else name: value for name, value in data.items()}
     inner = fields.pop("type", kind)
     if chunk is not None:
         fields.pop("tool_call_chunks", None)
@@ -268,7 +278,8 @@ Content = str | Sequence[str | dict[str, Any]]
 
 
 def _made(kind: MessageType, content: Content, fields: dict[str, Any]) -> StoredMessage:
-    data = {"content": list(content) if isinstance(content, tuple) else content, **fields}
+    data = {"content": content, **fields}
+    data = {name: list(value) if type(value) is tuple else value for name, value in data.items()}
     try:
         return StoredMessage(type=kind, data=cast(MessageData, data))
     except ValidationError as error:

@@ -43,6 +43,7 @@ from memory_redis.messages import (
     layout,
     restored,
     text_of,
+    well_formed,
 )
 
 FORMAT: Final = 1
@@ -87,21 +88,11 @@ class _Unstorable(Exception):
         self.path: list[str] = []
 
 
-def _text(value: str) -> str:
-    """The text itself, or with U+FFFD for each lone surrogate, which no encoding can hold."""
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return value
-
-
 def _plain(value: Any, depth: int, as_json: bool) -> Any:
     """A copy made of nothing but what every reader gets back."""
     kind = type(value)
     if kind is str:
-        return _text(value)
+        return well_formed(value)
     if value is None or kind is bool:
         return value
     if kind is int:
@@ -123,14 +114,14 @@ def _plain(value: Any, depth: int, as_json: bool) -> Any:
             raise _Unstorable("JSON has no bytes")
         return value
     if isinstance(value, str) and not isinstance(value, Enum):
-        return _text(str.__str__(value))
+        return well_formed(str.__str__(value))
     raise _Unstorable(f"a {kind.__name__} cannot be stored")
 
 
 def _key(key: Any) -> str:
     if type(key) is not str:
         raise _Unstorable(f"a key that is a {type(key).__name__}, not a text")
-    return _text(key)
+    return well_formed(key)
 
 
 def _inside(name: str, value: Any, depth: int, as_json: bool) -> Any:
@@ -272,7 +263,7 @@ def _check(kind: str, data: Any) -> None:
 
 
 def _check_value(value: Any, depth: int) -> None:
-    if depth > DEEPEST:
+    if depth >= DEEPEST:
         raise ValueError(f"nested deeper than {DEEPEST}")
     if type(value) is dict:
         for key in value:

@@ -1,0 +1,32 @@
+"""The command line ``memory-redis``: show and erase what is stored, and the demonstration.
+
+It is plugged in from outside: it uses what every user of the library can use, and it prints,
+never computes. Nothing here is imported by the library itself.
+"""
+
+import sys
+from collections.abc import Sequence
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return the exit code of the process.
+
+    0 done, 1 failed or an anomaly was found, 2 the call itself is wrong, 3 the server cannot be
+    reached or refuses us, 130 interrupted. Errors are one line on standard error.
+    """
+    # Imported late: worker processes of the demo import this package again and need none of it.
+    try:
+        from memory_redis.cli.app import run
+    except ModuleNotFoundError as missing:
+        package = (missing.name or "").partition(".")[0]
+        if package not in {"typer", "rich"}:
+            raise
+        print(
+            f"memory-redis: the command line needs {package}, which is not installed: "
+            'pip install "memory-redis[cli]"',
+            file=sys.stderr,
+        )
+        return 2
+    return run(arguments)
