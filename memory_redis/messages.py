@@ -248,8 +248,8 @@ def canonical(kind: str, data: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             fields[name] = str(value)
     for name, default in DEFAULTS.get(kind, {}).items():
-        value = fields.get(name, fields)
-        if value == default and type(value) is type(default) and name != REQUIRED.get(kind):
+        given = name in fields and name != REQUIRED.get(kind)
+        if given and fields[name] == default and type(fields[name]) is type(default):
             del fields[name]
     return kind, fields
 

@@ -1,0 +1,1 @@
+"""The command line, as processes that are run and read."""

@@ -1,0 +1,132 @@
+"""What goes wrong is one line on standard error and an exit code that says which kind it is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import redis
+
+from memory_redis import RedisMemory, human
+from memory_redis.cli import main
+from tests.cli.command import ROOT, environment, is_one_line, memory_redis
+from tests.support.servers import Server, free_port
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("ls", "ann"), ("forget", "ann", "--yes"), ("demo", "--conversations", "1")],
+    ids=lambda arguments: arguments[0],
+)
+def test_an_unreachable_server_is_said_in_one_line(arguments: tuple[str, ...]) -> None:
+    """Nobody listens there: exit code 3, one line, no password."""
+    url = f"redis://:secret@127.0.0.1:{free_port()}/0"
+    done = memory_redis(*arguments, "--url", url)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert is_one_line(done.stderr)
+    assert "secret" not in done.stderr
+
+
+def test_a_wrong_password_is_said_in_one_line() -> None:
+    """The server refuses us: exit code 3, and neither password is shown."""
+    with Server(password="right-one") as server:
+        done = memory_redis("ls", "ann", "--url", f"redis://:wrong-one@127.0.0.1:{server.port}/0")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert is_one_line(done.stderr)
+    assert "-one" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("ls", "ann", "--url", "http://localhost"),
+        ("ls", "ann", "--url", "localhost:6379"),
+        ("ls", "ann", "--url", ""),
+        ("ls", "ann", "--url", "redis://localhost:port"),
+        ("ls", "ann", "--namespace", "a{b}", "--url", "fake://"),
+        ("ls", "ann", "--namespace", "", "--url", "fake://"),
+        ("ls", "", "--url", "fake://"),
+        ("ls", "--url", "fake://"),
+        ("show", "ann", "talk", "--last", "-1", "--url", "fake://"),
+        ("show", "ann", "talk", "--last", "many", "--url", "fake://"),
+        ("demo", "--conversations", "0"),
+        ("demo", "--conversations", "-5"),
+        ("demo", "--conversations", "few"),
+        ("demo", "--workers", "0"),
+        ("demo", "--workers", "1000"),
+        ("demo", "--conversations", "1", "--url", "fake://"),
+        ("nonsense",),
+        ("ls", "ann", "--nonsense"),
+    ],
+    ids=" ".join,
+)
+def test_a_wrong_call_is_said_in_one_line(
+    arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Unknown schemes, bad numbers, empty names: exit code 2, one line, nothing printed."""
+    code = main(arguments)
+    printed = capsys.readouterr()
+    assert (code, printed.out) == (2, "")
+    assert is_one_line(printed.err)
+
+
+def test_corrupt_records_do_not_hide_their_neighbours(server: Server) -> None:
+    """A record that cannot be decoded is left out and said; the others are shown."""
+    with RedisMemory.from_url(server.url) as memory, redis.Redis.from_url(server.url) as client:
+        memory.history("ann", "hurt").append(human("before"), human("hurt"), human("after"))
+        client.lset("memory:{ann:hurt}:messages", 1, b"\x01garbage")
+    done = memory_redis("show", "ann", "hurt", "--url", server.url)
+    assert "before" in done.stdout
+    assert "after" in done.stdout
+    assert (done.returncode, done.stderr) == (1, "memory-redis: 1 records cannot be read and are left out\n")
+
+
+@pytest.mark.parametrize(
+    ("missing", "arguments", "extra"),
+    [
+        ("typer", ("ls", "ann"), "memory-redis[cli]"),
+        ("rich", ("ls", "ann"), "memory-redis[cli]"),
+        ("chitchat_dataset", ("demo",), "memory-redis[demo]"),
+    ],
+)
+def test_a_missing_extra_is_named(missing: str, arguments: tuple[str, ...], extra: str) -> None:
+    """Where an optional package is not installed, one sentence says what to install."""
+    program = (
+        f"import sys; sys.modules[{missing!r}] = None\nfrom memory_redis.cli import main; sys.exit(main())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=environment(),
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert is_one_line(done.stderr)
+    assert extra in done.stderr
+
+
+def test_importing_the_library_loads_nothing_of_the_command_line() -> None:
+    """`import memory_redis` loads neither typer nor rich nor the data set."""
+    program = "import sys, memory_redis; print({'typer', 'rich', 'chitchat_dataset'} & set(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=True
+    )
+    assert done.stdout == "set()\n"
+
+
+@pytest.mark.parametrize("arguments", [(), ("--help",), ("demo", "--help")], ids=" ".join)
+def test_help_is_printed(arguments: tuple[str, ...]) -> None:
+    """Called without a command, and with `--help`, it says what it can do."""
+    done = memory_redis(*arguments)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Usage: memory-redis" in done.stdout
+
+
+def test_the_version_is_printed() -> None:
+    """`--version` names the program and its version."""
+    done = memory_redis("--version")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("memory-redis 0.")

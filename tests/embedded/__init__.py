@@ -1,0 +1,1 @@
+"""The embedded server: real servers, real processes, real kills."""

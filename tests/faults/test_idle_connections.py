@@ -1,0 +1,111 @@
+"""Connections that the server closes while nobody uses them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from memory_redis import RedisMemory, human
+from tests.faults.conftest import Connect, Texts
+from tests.faults.ways import OWN, WAYS
+from tests.support.fault_proxy import FaultProxy
+from tests.support.servers import Server, wait_until
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(scope="module")
+def impatient() -> Iterator[Server]:
+    """A server that closes what is idle for a second."""
+    with Server(None, "--timeout", "1") as server:
+        yield server
+
+
+@pytest.fixture
+def watcher(impatient: Server) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(impatient.url) as client:
+        yield client
+
+
+def clients(server: Server) -> int:
+    """How many connections there are besides the one that asks."""
+    return len(server.ask("CLIENT", "LIST").splitlines()) - 1
+
+
+@pytest.mark.parametrize("way", OWN, ids=str)
+async def test_a_connection_closed_while_idle_is_replaced_without_an_error(
+    connect: Connect, impatient: Server
+) -> None:
+    """G13: CONFIG SET timeout 1; the next append works, stores one copy and is not even a repeat."""
+    history = connect(impatient.port, timeout=5).history("ann", "c")
+    await history.append(human("1"))
+    wait_until(lambda: clients(impatient) == 0, "the server closed the idle connection", 5)
+    version = await history.append(human("2"))
+    assert (version.number, version.repeated) == (2, False)
+    assert [message.text for message in (await history.load()).messages] == ["1", "2"]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+async def test_connections_killed_by_an_operator_are_replaced_without_an_error(
+    connect: Connect, proxy: FaultProxy, texts: Texts
+) -> None:
+    """G13, P11: whatever client; three calls in a row after the kill are all well."""
+    history = connect(proxy.port, timeout=5).history("ann", "c")
+    await history.append(human("1"))
+    proxy.cut(refuse=False)
+    for number in range(2, 5):
+        assert (await history.append(human(str(number)))).number == number
+    assert texts("ann", "c") == ["1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize("call", ["append", "load"])
+def test_a_pool_full_of_dead_connections_does_not_use_up_the_deadline(
+    proxy: FaultProxy, namespace: str, texts: Texts, call: str
+) -> None:
+    """G13: 40 threads had a connection each, all of them died; one call afterwards takes no time."""
+    url = f"redis://127.0.0.1:{proxy.port}/0"
+    with RedisMemory.from_url(url, namespace=namespace) as memory:
+        history = memory.history("ann", "c")
+        history.append(human("0"))
+        proxy.delay(0.1)
+        threads = [threading.Thread(target=history.count) for _ in range(40)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert proxy.accepted >= 30
+        proxy.heal()
+        proxy.cut(refuse=False)
+        began = time.monotonic()
+        if call == "append":
+            history.append(human("1"))
+            assert texts("ann", "c") == ["0", "1"]
+        else:
+            assert [message.text for message in history.load().messages] == ["0"]
+        assert time.monotonic() - began < 1
+
+
+async def test_an_asyncio_pool_full_of_dead_connections_does_not_use_up_the_deadline(
+    proxy: FaultProxy, namespace: str, texts: Texts
+) -> None:
+    """G13: the same for 40 tasks."""
+    way = next(way for way in OWN if way.face == "async")
+    from contextlib import AsyncExitStack
+
+    async with AsyncExitStack() as stack:
+        history = way.open(stack, proxy.port, 5, namespace=namespace).history("ann", "c")
+        await history.append(human("0"))
+        proxy.delay(0.1)
+        await asyncio.gather(*(history.count() for _ in range(40)))
+        assert proxy.accepted >= 30
+        proxy.heal()
+        proxy.cut(refuse=False)
+        began = time.monotonic()
+        await history.append(human("1"))
+        assert time.monotonic() - began < 1
+    assert texts("ann", "c") == ["0", "1"]

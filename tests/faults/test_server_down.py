@@ -1,0 +1,161 @@
+"""The server is down, loading, or comes back in time."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import redis
+
+from memory_redis import MemoryRedisError, ServerUnavailable, human
+from tests.faults.conftest import Connect
+from tests.faults.ways import OWN, WITHOUT_REPEATS
+from tests.support.servers import Server, free_port
+
+pytestmark = pytest.mark.anyio
+
+
+@asynccontextmanager
+async def within(seconds: float, at_least: float = 0.0) -> AsyncIterator[None]:
+    """That what is done takes as long as it says, 10 % more at most."""
+    began = time.monotonic()
+    yield
+    took = time.monotonic() - began
+    assert at_least <= took <= seconds * 1.1 + 0.1, f"{took:.2f} s"
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """A server of the test's own."""
+    with Server(None, "--appendonly", "yes") as server:
+        yield server
+
+
+CALLS: dict[str, Callable[[Any], Awaitable[Any]]] = {
+    "append": lambda memory: memory.history("ann", "c").append(human("1")),
+    "load": lambda memory: memory.history("ann", "c").load(),
+    "count": lambda memory: memory.history("ann", "c").count(),
+    "clear": lambda memory: memory.history("ann", "c").clear(),
+    "forget": lambda memory: memory.forget("ann"),
+    "ping": lambda memory: memory.ping(),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+async def test_without_a_server_every_call_ends_at_its_deadline_with_nothing_stored(
+    connect: Connect, call: str
+) -> None:
+    """P9, decision 29: refused connections are no unknown outcome, and cost no longer than asked for."""
+    memory = connect(free_port(), timeout=5, deadline=0.5)
+    async with within(0.5):
+        with pytest.raises(ServerUnavailable) as caught:
+            await CALLS[call](memory)
+    if call == "append":
+        assert caught.value.outcome == "not_stored"
+    assert "ann" not in str(caught.value)
+
+
+async def test_without_a_server_a_deadline_of_a_second_is_used_and_kept(connect: Connect) -> None:
+    """Decision 29: neither half of it nor double."""
+    memory = connect(free_port(), timeout=5, deadline=1)
+    async with within(1, at_least=0.85):
+        with pytest.raises(ServerUnavailable):
+            await memory.history("ann", "c").append(human("1"))
+
+
+@pytest.mark.parametrize("way", WITHOUT_REPEATS, ids=str)
+async def test_refused_connections_are_not_unknown_for_clients_without_repeats(connect: Connect) -> None:
+    """P9: what a client could not connect for was not sent."""
+    memory = connect(free_port(), timeout=1, deadline=0.2)
+    with pytest.raises(ServerUnavailable) as caught:
+        await memory.history("ann", "c").append(human("1"))
+    assert caught.value.outcome == "not_stored"
+
+
+async def test_a_server_that_dies_between_two_calls_leaves_a_known_outcome(
+    connect: Connect, server: Server
+) -> None:
+    """P9: the pooled connection may have taken the request, so unknown is honest; never stored."""
+    memory = connect(server.port, timeout=5, deadline=0.4)
+    history = memory.history("ann", "c")
+    await history.append(human("1"))
+    server.kill()
+    with pytest.raises(MemoryRedisError) as caught:
+        await history.append(human("2"))
+    assert caught.value.outcome in ("unknown", "not_stored")
+    with pytest.raises(ServerUnavailable) as later:
+        await history.append(human("3"))
+    assert later.value.outcome == "not_stored"
+
+
+async def test_a_server_that_is_back_before_the_deadline_is_no_error(
+    connect: Connect, server: Server
+) -> None:
+    """Decision 29, G30: away for 60 % of the time that a call has, the call succeeds."""
+    memory = connect(server.port, timeout=5, deadline=2.5)
+    server.kill()
+    back = threading.Timer(1.5, server.start)
+    back.start()
+    try:
+        async with within(2.5, at_least=1):
+            assert (await memory.history("ann", "c").append(human("1"))).number == 1
+    finally:
+        back.join()
+
+
+@pytest.fixture(scope="module")
+def slow_loader() -> Iterator[Server]:
+    """A server whose data take about two seconds to load, during which it answers LOADING."""
+    with Server() as server:
+        with server.client() as client:
+            client.config_set("key-load-delay", 0)
+            with client.pipeline(transaction=False) as pipeline:
+                for number in range(2000):
+                    pipeline.set(f"key-{number}", "x" * 1024)
+                pipeline.execute()
+            client.save()
+        server.options += ["--key-load-delay", "1000", "--loading-process-events-interval-bytes", "1024"]
+        yield server
+
+
+def says_loading(server: Server) -> bool:
+    try:
+        return bool(server.info().get("loading") == "1")
+    except (redis.RedisError, OSError):
+        return False
+
+
+@asynccontextmanager
+async def loading(server: Server) -> AsyncIterator[None]:
+    """The server is restarted, and loads its data."""
+    server.kill()
+    starting = threading.Thread(target=server.start)
+    starting.start()
+    try:
+        while not await asyncio.to_thread(says_loading, server):
+            await asyncio.sleep(0.01)
+        yield
+    finally:
+        await asyncio.to_thread(starting.join)
+
+
+@pytest.mark.parametrize("way", OWN, ids=str)
+async def test_a_server_that_loads_its_data_is_waited_for_until_the_deadline(
+    connect: Connect, slow_loader: Server
+) -> None:
+    """G30: LOADING ends as a typed error with nothing stored, or is waited out if there is time."""
+    hasty = connect(slow_loader.port, timeout=5, deadline=0.3)
+    patient = connect(slow_loader.port, timeout=5, deadline=10)
+    async with loading(slow_loader):
+        async with within(0.3, at_least=0.2):
+            with pytest.raises(ServerUnavailable) as caught:
+                await hasty.history("ann", "c").append(human("1"))
+        assert caught.value.outcome == "not_stored"
+        await patient.history("ann", "c").append(human("2"))
+    snapshot = await patient.history("ann", "c").load()
+    assert [message.text for message in snapshot.messages] == ["2"]

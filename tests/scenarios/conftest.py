@@ -1,0 +1,29 @@
+"""What the scenarios add to the fixtures of all tests."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from memory_redis.telemetry import Event
+from tests.conftest import MakeMemory
+from tests.scenarios.stored import Names
+
+
+@pytest.fixture(params=["msgpack", "json"])
+def coded(request: pytest.FixtureRequest, memory: MakeMemory) -> MakeMemory:
+    """As `memory`; what it makes writes with each codec in turn."""
+    return partial(memory, codec=request.param)
+
+
+@pytest.fixture
+def keys(namespace: str) -> Names:
+    """The keys of the conversation ("ann", "c1")."""
+    return Names.of(namespace)
+
+
+@pytest.fixture
+def events() -> list[Event]:
+    """To be given as `hooks=(events.append,)`: what the hooks were told."""
+    return []

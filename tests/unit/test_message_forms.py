@@ -1,0 +1,215 @@
+"""The forms in which LangChain Python and LangChain.js wrote messages: requirements 2a, 2b and 2c."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from memory_redis import CorruptRecord, StoredMessage, ai, chat, function, human, system, tool
+from tests.unit.records import encoded, read
+
+CALL = {"name": "add", "args": {"x": 1}, "id": "c1", "type": "tool_call"}
+
+# As langchain-core 1.8.3 writes them, field for field.
+PYTHON: list[tuple[str, StoredMessage]] = [
+    (
+        '{"type": "human", "data": {"content": "hi", "additional_kwargs": {}, "response_metadata": {},'
+        ' "type": "human", "name": "ann", "id": "h1"}}',
+        human("hi", name="ann", id="h1"),
+    ),
+    (
+        '{"type": "ai", "data": {"content": "", "additional_kwargs": {}, "response_metadata": {}, "type": "ai",'
+        ' "name": null, "id": null, "tool_calls": [{"name": "add", "args": {"x": 1}, "id": "c1",'
+        ' "type": "tool_call"}], "invalid_tool_calls": [], "usage_metadata": null}}',
+        ai("", tool_calls=[CALL]),
+    ),
+    (
+        '{"type": "tool", "data": {"content": "3", "additional_kwargs": {}, "response_metadata": {}, "type": "tool",'
+        ' "name": "add", "id": null, "tool_call_id": "c1", "artifact": {"raw": [1, 2]}, "status": "success"}}',
+        tool("3", tool_call_id="c1", name="add", artifact={"raw": [1, 2]}),
+    ),
+    (
+        '{"type": "chat", "data": {"content": "yo", "additional_kwargs": {}, "response_metadata": {},'
+        ' "type": "chat", "name": null, "id": null, "role": "critic"}}',
+        chat("yo", role="critic"),
+    ),
+    (
+        '{"type": "function", "data": {"content": "3", "additional_kwargs": {}, "response_metadata": {},'
+        ' "type": "function", "name": "add", "id": null}}',
+        function("3", name="add"),
+    ),
+    (
+        '{"type": "system", "data": {"content": "be brief", "additional_kwargs": {}, "response_metadata": {},'
+        ' "type": "system", "name": null, "id": null}}',
+        system("be brief"),
+    ),
+    (
+        '{"type": "remove", "data": {"content": "", "additional_kwargs": {}, "response_metadata": {},'
+        ' "type": "remove", "name": null, "id": "h1"}}',
+        StoredMessage(type="remove", data={"id": "h1"}),
+    ),
+    (
+        '{"type": "human", "data": {"content": "old", "additional_kwargs": {}, "example": false}}',
+        human("old"),
+    ),
+]
+
+# As @langchain/core 1.4.0 writes them, and its predecessors.
+JAVASCRIPT: list[tuple[str, StoredMessage]] = [
+    (
+        '{"type":"human","data":{"content":"hi","name":"ann","id":"h1","additional_kwargs":{},"response_metadata":{}}}',
+        human("hi", name="ann", id="h1"),
+    ),
+    (
+        '{"type":"ai","data":{"content":"","tool_calls":[{"name":"add","args":{"x":1},"id":"c1","type":"tool_call"}],'
+        '"invalid_tool_calls":[],"additional_kwargs":{},"response_metadata":{}}}',
+        ai("", tool_calls=[CALL]),
+    ),
+    (
+        '{"type":"tool","data":{"content":"3","tool_call_id":"c1","artifact":{"rawData":[1]},"status":"error",'
+        '"additional_kwargs":{},"response_metadata":{}}}',
+        tool("3", tool_call_id="c1", artifact={"rawData": [1]}, status="error"),
+    ),
+    (
+        '{"type":"generic","data":{"content":"yo","role":"critic","additional_kwargs":{},"response_metadata":{}}}',
+        chat("yo", role="critic"),
+    ),
+    (
+        '{"type":"ai","data":{"content_blocks":[{"type":"text","text":"v1 block"}],"tool_calls":[],'
+        '"invalid_tool_calls":[],"additional_kwargs":{},"response_metadata":{"output_version":"v1"}}}',
+        ai([{"type": "text", "text": "v1 block"}], response_metadata={"output_version": "v1"}),
+    ),
+    (
+        '{"type":"ai","data":{"content":"","additional_kwargs":{"__lc_escaped__":{"lc":5}},"tool_calls":[],'
+        '"invalid_tool_calls":[],"response_metadata":{}}}',
+        ai("", additional_kwargs={"__lc_escaped__": {"lc": 5}}),
+    ),
+    ('{"type":"human","role":"user","text":"hello"}', human("hello", role="user")),
+    ('{"type":"ai","text":"hello"}', ai("hello")),
+    ('{"type":"generic","role":"critic","text":"hello"}', chat("hello", role="critic")),
+    ('{"type":"human","text":""}', human("")),
+    ('{"type":"human","data":{"content":"hello","role":"user"}}', human("hello", role="user")),
+    ('{"type":"human","data":{"content":"hello","name":"ann","additional_kwargs":{}}}', human("hello", name="ann")),
+    (
+        '{"type":"ai","data":{"content":"par","tool_calls":[],"invalid_tool_calls":[],"tool_call_chunks":[],'
+        '"additional_kwargs":{},"response_metadata":{}}}',
+        ai("par", tool_call_chunks=[]),
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), PYTHON + JAVASCRIPT, ids=lambda value: str(value)[:60])
+def test_a_record_of_langchain_is_read(text: str, message: StoredMessage) -> None:
+    """Requirements 2a, 2b, 2c: what either library wrote in any of its layouts is one message here."""
+    assert read(text.encode()) == message
+    assert StoredMessage.model_validate_json(text) == message
+    assert StoredMessage.model_validate(json.loads(text)) == message
+
+
+CHUNKS = {
+    "AIMessageChunk": ("ai", {"tool_calls": [CALL]}),
+    "HumanMessageChunk": ("human", {"name": "ann"}),
+    "SystemMessageChunk": ("system", {}),
+    "ToolMessageChunk": ("tool", {"tool_call_id": "c1", "status": "error"}),
+    "FunctionMessageChunk": ("function", {"name": "add"}),
+    "ChatMessageChunk": ("chat", {"role": "critic"}),
+}
+
+
+@pytest.mark.parametrize("chunk", CHUNKS)
+def test_a_streamed_chunk_is_a_message(chunk: str) -> None:
+    """R109, C04, C05: type without "Chunk", no tool_call_chunks or chunk_position, every other field kept."""
+    kind, fields = CHUNKS[chunk]
+    data = {"content": "par", "id": "k1", "type": chunk, **fields}
+    dropped = {"tool_call_chunks": [], "chunk_position": "last"}
+    message = read(json.dumps({"type": chunk, "data": {**data, **dropped}}).encode())
+    assert message.type == kind
+    assert message.data == {"content": "par", "id": "k1", **fields}
+    assert "Chunk" not in encoded(message, codec="json")[0].decode()
+
+
+@pytest.mark.parametrize(("text", "message"), PYTHON + JAVASCRIPT, ids=lambda value: str(value)[:60])
+def test_what_was_read_is_written_as_langchain_writes_it(text: str, message: StoredMessage) -> None:
+    """Requirement 2c: the JSON codec writes plain types, explicit content and every field that LangChain writes."""
+    written = json.loads(encoded(message, codec="json")[0])
+    data = written["data"]
+    assert written["type"] == data["type"] == message.type
+    assert {"content", "additional_kwargs", "response_metadata", "name", "id"} <= set(data)
+    if message.type == "ai":
+        assert {"tool_calls", "invalid_tool_calls", "usage_metadata"} <= set(data)
+    if message.type == "tool":
+        assert {"artifact", "status", "tool_call_id"} <= set(data)
+    assert data["content"] == message.content
+
+
+def test_json_is_written_byte_for_byte_in_the_layout_of_langchain() -> None:
+    """Requirement 2a: order of the fields, nulls and text as UTF-8; what is ours stands beside type and data."""
+    record = encoded(ai("é", tool_calls=[CALL]), codec="json")[0]
+    assert record.decode() == (
+        '{"type":"ai","owner":"0123456789abcdef","data":{"content":"é","additional_kwargs":{},"response_metadata":{},'
+        '"type":"ai","name":null,"id":null,"tool_calls":[{"name":"add","args":{"x":1},"id":"c1","type":"tool_call"}],'
+        '"invalid_tool_calls":[],"usage_metadata":null}}'
+    )
+
+
+@pytest.mark.parametrize(("number", "text"), [("5", "5"), ("0", "0"), ("1.5", "1.5")])
+def test_a_numeric_id_of_a_record_becomes_text(number: str, text: str) -> None:
+    """R103: as LangChain does it."""
+    assert read(f'{{"type":"human","data":{{"content":"x","id":{number}}}}}'.encode()).id == text
+
+
+def test_a_half_of_a_character_from_javascript_is_replaced() -> None:
+    """S3: JSON.stringify escapes a lone surrogate; one odd character does not make the message unreadable."""
+    record = rb'{"type":"human","data":{"content":"a\ud800b","additional_kwargs":{"\udfff":"\udc00"}}}'
+    assert read(record).data == {"content": "a�b", "additional_kwargs": {"�": "�"}}
+
+
+def test_other_top_level_keys_are_ignored() -> None:
+    """Requirement 2a: only type and data make the message; a foreign seq or stored_ms is no place of ours."""
+    record = b'{"id":"x","type":"human","data":{"content":"hi"},"lc":1,"seq":99,"stored_ms":5,"stored_at":"noon"}'
+    message = read(record)
+    assert message == human("hi")
+    assert message.seq == 0
+    assert message.stored_at is None
+
+
+BAD: dict[str, dict[str, Any]] = {
+    "unknown type": {"type": "robot", "data": {"content": "x"}},
+    "a class name": {"type": "HumanMessage", "data": {"content": "x"}},
+    "no type": {"data": {"content": "x"}},
+    "a number as type": {"type": 5, "data": {"content": "x"}},
+    "no data": {"type": "human"},
+    "data is text": {"type": "human", "data": "x"},
+    "data is a list": {"type": "human", "data": ["content", "x"]},
+    "no content": {"type": "human", "data": {"name": "x"}},
+    "null content": {"type": "human", "data": {"content": None}},
+    "content is a map": {"type": "human", "data": {"content": {"text": "x"}}},
+    "content with numbers": {"type": "human", "data": {"content": ["x", 5]}},
+    "tool without tool_call_id": {"type": "tool", "data": {"content": "x"}},
+    "tool with a numeric tool_call_id": {"type": "tool", "data": {"content": "x", "tool_call_id": 5}},
+    "function without name": {"type": "function", "data": {"content": "x"}},
+    "chat without role": {"type": "chat", "data": {"content": "x"}},
+    "generic without role": {"type": "generic", "data": {"content": "x"}},
+    "remove without id": {"type": "remove", "data": {"content": ""}},
+    "two types": {"type": "human", "data": {"content": "x", "type": "ai"}},
+    "constructor form": {
+        "lc": 1,
+        "type": "constructor",
+        "id": ["langchain", "schema", "messages", "SystemMessage"],
+        "kwargs": {"content": "x"},
+    },
+    "tool calls that are no maps": {"type": "ai", "data": {"content": "x", "tool_calls": ["c1"]}},
+    "kwargs that are no map": {"type": "ai", "data": {"content": "x", "additional_kwargs": []}},
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_no_message_is_refused(name: str) -> None:
+    """R78, S1, S2, T15: unknown types and incomplete data are errors; the constructor form is never revived."""
+    with pytest.raises(ValidationError):
+        StoredMessage.model_validate(BAD[name])
+    with pytest.raises(CorruptRecord):
+        read(json.dumps(BAD[name]).encode())
