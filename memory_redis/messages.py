@@ -1,56 +1,30 @@
 """`StoredMessage`, the schema of a stored record, and short constructors for each type.
 
-The layout is that of LangChain: an outer `type` and a `data` object. Data at its default (no
-name, no tool calls, empty `additional_kwargs`, …) is the same as absent and is left out, so that
-one message has one form, whoever wrote it.
+The layout is that of LangChain, in the one form that `memory_redis.layouts` describes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator, with_config
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+    with_config,
+)
 from pydantic.json_schema import SkipJsonSchema
 from typing_extensions import TypedDict
 
 from memory_redis.errors import InvalidMessage
-
-MessageType = Literal["human", "ai", "system", "tool", "function", "chat", "remove"]
-MESSAGE_TYPES: Final[tuple[MessageType, ...]] = get_args(MessageType)
-
-REQUIRED: Final[Mapping[str, str]] = {
-    "tool": "tool_call_id",
-    "function": "name",
-    "chat": "role",
-    "remove": "id",
-}
-_COMMON: Final[dict[str, object]] = {
-    "additional_kwargs": {},
-    "response_metadata": {},
-    "name": None,
-    "id": None,
-}
-DEFAULTS: Final[Mapping[str, Mapping[str, object]]] = {
-    "human": _COMMON,
-    "ai": {**_COMMON, "tool_calls": [], "invalid_tool_calls": [], "usage_metadata": None},
-    "system": _COMMON,
-    "tool": {**_COMMON, "artifact": None, "status": "success"},
-    "function": _COMMON,
-    "chat": _COMMON,
-    "remove": {**_COMMON, "content": ""},
-}
-"""Per type, the fields that LangChain always writes and their value when nobody set them."""
-
-_CHUNKS: Final[Mapping[str, str]] = {
-    "AIMessageChunk": "ai",
-    "HumanMessageChunk": "human",
-    "SystemMessageChunk": "system",
-    "ToolMessageChunk": "tool",
-    "FunctionMessageChunk": "function",
-    "ChatMessageChunk": "chat",
-}
+from memory_redis.layouts import REQUIRED, MessageType, canonical, has_calls, layout, text_of
 
 
 @with_config(ConfigDict(extra="allow", strict=True))
@@ -86,6 +60,9 @@ class StoredMessage(BaseModel):
 
         seq: where it stands among all messages ever appended, from 0; None before it was stored.
 
+    A message that was loaded is unpacked when its data is first asked for. That can only fail, with
+    `CorruptRecord`, if somebody else than this library wrote the record and made its checksum right.
+
     Raises:
         pydantic.ValidationError: the fields are not as above. (The constructors `human()`, `ai()`,
             … raise `InvalidMessage` instead.)
@@ -101,6 +78,8 @@ class StoredMessage(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _one_form(cls, value: Any) -> Any:
+        if isinstance(value, StoredMessage):
+            return value._unpack()
         if not isinstance(value, Mapping):
             return value
         kind, data = canonical(*layout(value))
@@ -141,9 +120,52 @@ class StoredMessage(BaseModel):
         return self.data.get("tool_calls", ())
 
     @property
+    def has_calls(self) -> bool:
+        """Whether it calls a tool or a function."""
+        held = self.__dict__.get(PACKED)
+        return has_calls(self.data) if held is None else held[0].has_calls(held[1])
+
+    @property
     def stored_at(self) -> datetime | None:
         """When the server stored it, in UTC; None before, and where another library wrote it."""
         return None if self.stored_ms is None else datetime.fromtimestamp(self.stored_ms / 1000, UTC)
+
+    # A loaded message holds its record until `data` is first asked for. Every way out that reads the
+    # fields themselves comes by one of these.
+
+    def _unpack(self) -> Self:
+        values: dict[str, Any] = self.__dict__
+        held = values.get(PACKED)
+        if held is not None:
+            source, record = held
+            values.setdefault("data", source.unpacked(record, values["type"], values["seq"]))
+            values.pop(PACKED, None)
+        return self
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "data" and self.__dict__:
+                return self._unpack().__dict__["data"]
+            if name in _UNSET:
+                return copy(_UNSET[name])
+            return super().__getattr__(name)
+
+    @model_serializer(mode="wrap")
+    def _serialized(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return cast(dict[str, Any], write(self._unpack()))
+
+    def __iter__(self) -> Any:
+        return super(StoredMessage, self._unpack()).__iter__()
+
+    def __copy__(self) -> Self:
+        return super(StoredMessage, self._unpack()).__copy__()
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        return super(StoredMessage, self._unpack()).__deepcopy__(memo)
+
+    def __getstate__(self) -> dict[Any, Any]:
+        return super(StoredMessage, self._unpack()).__getstate__()
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, StoredMessage):
@@ -154,125 +176,44 @@ class StoredMessage(BaseModel):
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         yield "type", self.type
-        yield "characters", len(self.text)
+        if PACKED not in self.__dict__:
+            yield "characters", len(self.text)
         if self.seq is not None:
             yield "seq", self.seq
 
 
-def well_formed(text: str) -> str:
-    """The text itself, or with U+FFFD for each lone surrogate, which no encoding can hold."""
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
+class Source(Protocol):
+    """Where a loaded message gets its data from, once it is asked for."""
+
+    def unpacked(self, record: bytes, kind: MessageType, position: int) -> dict[str, Any]:
+        """The data of a record."""
+        ...
+
+    def has_calls(self, record: bytes) -> bool:
+        """Whether the message of a record calls a tool or a function."""
+        ...
 
 
-def text_of(content: object) -> str:
-    """The texts and text blocks of a message's content, joined."""
-    if isinstance(content, str):
-        return content
-    parts: list[str] = []
-    for block in content if isinstance(content, list) else ():
-        if isinstance(block, str):
-            parts.append(block)
-        elif isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str):
-            parts.append(block["text"])
-    return "".join(parts)
+def loaded(values: dict[str, Any]) -> StoredMessage:
+    """A message of fields that the codec has checked; pydantic does not look at them again.
 
-
-def _calls(data: Mapping[str, Any]) -> Iterator[Any]:
-    for name in ("tool_calls", "invalid_tool_calls"):
-        yield from data.get(name) or ()
-    raw = (data.get("additional_kwargs") or {}).get("tool_calls")  # OpenAI's form, LangChain until April 2024
-    if isinstance(raw, list):
-        yield from raw
-
-
-def call_ids(data: Mapping[str, Any]) -> set[str]:
-    """The ids of the tools that a message's data calls."""
-    found = (call.get("id") for call in _calls(data) if isinstance(call, dict))
-    return {call_id for call_id in found if isinstance(call_id, str)}
-
-
-def called_functions(data: Mapping[str, Any]) -> set[str]:
-    """The name of the function that a message's data calls, in the older form of tool calls."""
-    call = (data.get("additional_kwargs") or {}).get("function_call")
-    name = call.get("name") if isinstance(call, dict) else None
-    return {name} if isinstance(name, str) else set()
-
-
-def has_calls(data: Mapping[str, Any]) -> bool:
-    """Whether a message's data calls a tool or a function."""
-    if "tool_calls" not in data and "additional_kwargs" not in data and "invalid_tool_calls" not in data:
-        return False
-    return any(True for _ in _calls(data)) or bool((data.get("additional_kwargs") or {}).get("function_call"))
-
-
-def layout(value: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """Type and data of a message, from any outer form that LangChain wrote.
-
-    Raises:
-        ValueError: it has none.
+    `values` are type, seq, stored_ms, and data, or a source and a record under `PACKED`.
     """
-    kind, data = value.get("type"), value.get("data")
-    if data is None and "text" in value:  # LangChain.js before June 2023
-        data = {"content": value["text"]} | ({"role": value["role"]} if value.get("role") else {})
-    if not isinstance(kind, str) or not isinstance(data, Mapping):
-        raise ValueError("a message has a type and data")
-    return kind, data
-
-
-def canonical(kind: str, data: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Type and data in the one form that is stored, from any form that LangChain wrote.
-
-    Streamed chunks become messages, `generic` (LangChain.js) becomes `chat`, content that stands
-    only in `content_blocks` becomes content, and fields at their default go.
-    """
-    chunk = _CHUNKS.get(kind)
-    fields = {well_formed(name) if isinstance(name, str) else name: value for name, value in data.items()}
-    inner = fields.pop("type", kind)
-    if chunk is not None:
-        fields.pop("tool_call_chunks", None)
-        fields.pop("chunk_position", None)
-    if inner not in (kind, chunk) and not (kind == "generic" and inner == "chat"):
-        raise ValueError("data.type is not the type of the message")
-    kind = chunk or ("chat" if kind == "generic" else kind)
-    if "content" not in fields and isinstance(fields.get("content_blocks"), list):
-        fields["content"] = fields.pop("content_blocks")
-    if fields.get("example") is False and kind in ("human", "ai"):
-        del fields["example"]
-    for name in ("id", "name"):
-        value = fields.get(name)
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            fields[name] = str(value)
-    for name, default in DEFAULTS.get(kind, {}).items():
-        given = name in fields and name != REQUIRED.get(kind)
-        if given and fields[name] == default and type(fields[name]) is type(default):
-            del fields[name]
-    return kind, fields
-
-
-def restored(
-    kind: MessageType, data: dict[str, Any], seq: int | None, stored_ms: int | None
-) -> StoredMessage:
-    """A message from fields that the codec has checked; pydantic does not look at them again."""
     message = _new(StoredMessage)
-    _set_dict(message, {"type": kind, "data": data, "seq": seq, "stored_ms": stored_ms})
-    _set_fields(message, _FIELDS)
-    _set_extra(message, None)
-    _set_private(message, None)
+    _set_values(message, values)
     return message
 
 
+PACKED: Final = "packed"
 _new = object.__new__
-# The slots of a pydantic model, filled without a look-up by name: this runs for every message of a load.
-_set_dict, _set_fields, _set_extra, _set_private = (
-    BaseModel.__dict__[slot].__set__
-    for slot in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
-)
-_FIELDS: Final = {"type", "data", "seq", "stored_ms"}
+# The one slot of a pydantic model that differs from message to message; what the others would hold,
+# `StoredMessage.__getattr__` knows. This runs for every message of a load.
+_set_values = BaseModel.__dict__["__dict__"].__set__
+_UNSET: Final[Mapping[str, Any]] = {
+    "__pydantic_fields_set__": {"type", "data", "seq", "stored_ms"},
+    "__pydantic_extra__": None,
+    "__pydantic_private__": None,
+}
 
 Content = str | Sequence[str | dict[str, Any]]
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from memory_redis.errors import InvalidSetting
-from memory_redis.messages import StoredMessage, call_ids, called_functions
+from memory_redis.layouts import call_ids, called_functions
+from memory_redis.messages import StoredMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +50,21 @@ def check_window(window: Window) -> Window:
     return window
 
 
+_RESULTS = ("tool", "function")
+
+
 def without_orphans(messages: Sequence[StoredMessage]) -> list[StoredMessage]:
     """The messages without tool results whose call stands before the first of them.
 
     Results are paired with calls by `tool_call_id`, function results by the function's name.
     """
+    if not any(message.type in _RESULTS for message in messages):
+        return list(messages)
     called: set[str] = set()
     functions: set[str] = set()
     kept: list[StoredMessage] = []
     for message in messages:
-        if message.type == "ai":
+        if message.type == "ai" and message.has_calls:
             called.update(call_ids(message.data))
             functions.update(called_functions(message.data))
         elif message.type == "tool" and message.data.get("tool_call_id") not in called:

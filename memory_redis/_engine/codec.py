@@ -1,18 +1,22 @@
 """Messages to records and back. The only module that knows msgpack.
 
-A record of format 1 is a header of 32 bytes, readable from Lua, and a msgpack map, the message's
+A record of format 1 is a header of 36 bytes, readable from Lua, and a msgpack map, the message's
 data:
 
     0      format, 1
-    1      type: 1 human, 2 ai, 3 system, 4 tool, 5 function, 6 chat, 7 remove
-    2      flags: 1 has tool calls, 2 partial
-    3      id of the token counter, 0 for none
-    4-7    tokens by that counter
-    8-11   bytes of the content's text, UTF-8
-    12-17  ms since 1970 at which the server stored it  (these two are
-    18-23  position among all messages ever appended     stamped by the append script)
-    24-31  tag of the conversation it belongs to
-    32-    msgpack
+    1-6    ms since 1970 at which the server stored it  (these two are
+    7-12   position among all messages ever appended     stamped by the append script)
+    13-16  CRC-32 of all that follows
+    17     type: 1 human, 2 ai, 3 system, 4 tool, 5 function, 6 chat, 7 remove
+    18     flags: 1 has tool calls, 2 partial
+    19     id of the token counter, 0 for none
+    20-23  tokens by that counter
+    24-27  bytes of the content's text, UTF-8
+    28-35  tag of the conversation it belongs to
+    36-    msgpack
+
+A writer sends a record without bytes 1 to 12. A load checks header, tag and CRC of every record;
+the map is unpacked, and its structure checked, when the message's data is first asked for.
 
 A record that begins with `{` is JSON text in LangChain's layout; ours has `stored_at`, `seq` and
 `owner` beside `type` and `data`, where LangChain's readers do not look. Both may stand in one list.
@@ -27,31 +31,33 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from struct import Struct
 from typing import Any, Final, NoReturn
+from zlib import crc32
 
 import msgpack
 
 from memory_redis.errors import CorruptRecord, InvalidMessage, InvalidSetting, RecordError, UnsupportedFormat
-from memory_redis.limits import Limits
-from memory_redis.messages import (
+from memory_redis.layouts import (
     DEFAULTS,
     MESSAGE_TYPES,
     REQUIRED,
     MessageType,
-    StoredMessage,
     canonical,
     has_calls,
     layout,
-    restored,
     text_of,
     well_formed,
 )
+from memory_redis.limits import Limits
+from memory_redis.messages import PACKED, StoredMessage, loaded
 
 FORMAT: Final = 1
-HEADER: Final = Struct(">BBBBII12s8s")
+HEADER_BYTES: Final = 36
+_HEAD: Final = Struct(">BBBII8s")
+_CHECKED: Final = 17
 TOOL_CALLS, PARTIAL = 1, 2
 DEEPEST: Final = 32
 
-_READ: Final = Struct(">xB10xHI6x8s").unpack_from
+_READ: Final = Struct(">xHI6xIB10x8s").unpack_from
 _CODES: Final = {kind: code for code, kind in enumerate(MESSAGE_TYPES, 1)}
 _KINDS: Final = {code: kind for kind, code in _CODES.items()}
 _NAMES: Final[dict[str, MessageType]] = {kind: kind for kind in MESSAGE_TYPES}
@@ -209,9 +215,9 @@ def _msgpack_record(kind: MessageType, data: Mapping[str, Any], owner: bytes) ->
         flags |= PARTIAL
     text = text_of(data.get("content"))
     size = len(text) if text.isascii() else len(text.encode())
-    head = HEADER.pack(FORMAT, _CODES[kind], flags, 0, 0, size, b"\0" * 12, owner)
     body: Any = msgpack.packb(data, strict_types=True)
-    return head + bytes(body)
+    checked = _HEAD.pack(_CODES[kind], flags, 0, 0, size, owner) + bytes(body)
+    return b"\x01" + crc32(checked).to_bytes(4) + checked
 
 
 def _json_record(kind: MessageType, data: dict[str, Any], owner: bytes) -> bytes:
@@ -286,7 +292,10 @@ def position_of(record: bytes) -> int | None:
     if record[:1] == b"{":
         match = _JSON_POSITION.match(record)
         return int(match[1]) if match else None
-    return int.from_bytes(record[18:24]) if len(record) > HEADER.size and record[0] == FORMAT else None
+    return int.from_bytes(record[7:13]) if len(record) > HEADER_BYTES and record[0] == FORMAT else None
+
+
+_NOT_A_RECORD = (ValueError, msgpack.UnpackException, RecursionError)
 
 
 class Decoder:
@@ -301,38 +310,63 @@ class Decoder:
         self._conversation, self._owner, self._limit = conversation, owner, limits.record_bytes
 
     def messages(
-        self, records: Sequence[bytes], position: int
+        self, records: Sequence[bytes], position: int, *, whole: bool = False
     ) -> tuple[list[StoredMessage], tuple[RecordError, ...]]:
-        """The messages of records that stand from `position` on, and what could not be decoded."""
+        """The messages of records that stand from `position` on, and what is none.
+
+        With `whole` their data is unpacked at once, so that nothing can fail later.
+        """
         found: list[StoredMessage] = []
         failed: list[RecordError] = []
+        mine, limit = self._owner, self._limit
         for at, record in enumerate(records, position):
             try:
-                found.append(self._message(record, at))
-            except (ValueError, msgpack.UnpackException, RecursionError) as error:
-                reason = str(error) if type(error) is ValueError else type(error).__name__
-                failed.append(CorruptRecord(self._conversation, reason, at))
-            except UnsupportedFormat as error:
+                if HEADER_BYTES < len(record) <= limit and record[0] == FORMAT:
+                    high, low, crc, code, owner = _READ(record)
+                    if owner != mine:
+                        raise ValueError("it belongs to another conversation")
+                    stored = high << 32 | low
+                    if crc != crc32(record[_CHECKED:]) or code not in _KINDS or stored > LATEST_MS:
+                        raise ValueError("damaged")
+                    values: dict[str, Any] = {"type": _KINDS[code], "seq": at, "stored_ms": stored}
+                    if whole:
+                        values["data"] = self.unpacked(record, _KINDS[code], at)
+                    else:
+                        values[PACKED] = (self, record)
+                    found.append(loaded(values))
+                else:
+                    found.append(self._other(record, at))
+            except (CorruptRecord, UnsupportedFormat) as error:
                 failed.append(error)
+            except _NOT_A_RECORD as error:
+                failed.append(self._corrupt(error, at))
         return found, tuple(failed)
 
-    def _message(self, record: bytes, position: int) -> StoredMessage:
-        if len(record) > self._limit:
-            raise ValueError(f"longer than {self._limit} bytes")
-        if len(record) <= HEADER.size or record[0] != FORMAT:
-            return self._other(record, position)
-        code, high, low, owner = _READ(record)
-        if owner != self._owner:
-            raise ValueError("it belongs to another conversation")
-        kind = _KINDS.get(code)
-        stored = high << 32 | low
-        if kind is None or stored > LATEST_MS:
-            raise ValueError("a type or time that is never written")
-        data = msgpack.unpackb(record[HEADER.size :], ext_hook=_refuse_extension)
-        _check(kind, data)
-        return restored(kind, data, position, stored)
+    def unpacked(self, record: bytes, kind: MessageType, position: int) -> dict[str, Any]:
+        """The data of a record of format 1.
+
+        Raises:
+            CorruptRecord: a writer that is none of ours made it.
+        """
+        try:
+            data: dict[str, Any] = msgpack.unpackb(record[HEADER_BYTES:], ext_hook=_refuse_extension)
+            _check(kind, data)
+        except _NOT_A_RECORD as error:
+            raise self._corrupt(error, position) from None
+        return data
+
+    def _corrupt(self, error: Exception, position: int) -> CorruptRecord:
+        reason = str(error) if type(error) is ValueError else type(error).__name__
+        return CorruptRecord(self._conversation, reason, position)
+
+    @staticmethod
+    def has_calls(record: bytes) -> bool:
+        """Whether the message of a record of format 1 calls a tool or a function."""
+        return bool(record[18] & TOOL_CALLS)
 
     def _other(self, record: bytes, position: int) -> StoredMessage:
+        if len(record) > self._limit:
+            raise ValueError(f"longer than {self._limit} bytes")
         if record[:1] == b"{":
             return self._from_json(record, position)
         if record and FORMAT < record[0] < 32:
@@ -357,7 +391,7 @@ class Decoder:
             raise ValueError("no message type that is known here")
         _check(kind, data)
         timed = type(stored) is int and 0 <= stored <= LATEST_MS
-        return restored(kind, data, position, stored if timed else None)
+        return loaded({"type": kind, "data": data, "seq": position, "stored_ms": stored if timed else None})
 
 
 def _refuse_constant(name: str) -> NoReturn:

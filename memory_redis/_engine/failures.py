@@ -27,6 +27,7 @@ _PASSING = (
     "BUSY ",
     "UNBLOCKED",
 )
+_DENIED = ("ACL failure in script", "can't run this command", "can't access at least one of the keys")
 _CODES = frozenset(
     (
         *("BUSY", "CLUSTERDOWN", "CROSSSLOT", "ERR", "EXECABORT", "LOADING", "MASTERDOWN"),
@@ -121,6 +122,8 @@ def translated(error: BaseException) -> MemoryRedisError:
     if is_exhausted(error):
         return PoolExhausted("no connection was free in time")
     text = reply_text(error)
+    if any(phrase in text for phrase in _DENIED):
+        return AccessDenied("the server does not allow a command that is needed")
     if isinstance(error, (redis_errors.ResponseError, redis_errors.OutOfMemoryError)) and not is_passing(
         error
     ):

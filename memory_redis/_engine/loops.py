@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import anyio.to_thread
-from redis.asyncio import BlockingConnectionPool, Connection, Redis
+from redis.asyncio import Connection, ConnectionPool, Redis
 from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
@@ -22,18 +22,19 @@ from memory_redis._engine.channels import exchanged
 from memory_redis._engine.endpoints import Endpoint, connection_options
 from memory_redis._engine.failures import TRANSPORT, NotSent
 from memory_redis._engine.plans import Wire
+from memory_redis.errors import PoolExhausted
 
 _abandoned: list[object] = []
 """Pools of a parent process: neither used nor closed here, for the sockets are still the parent's."""
 
 
 class _Progress:
-    """Whether an exchange has begun to send."""
+    """How far an exchange has come: whether it has a connection to use, and has begun to send."""
 
-    __slots__ = ("sent",)
+    __slots__ = ("placed", "sent")
 
     def __init__(self) -> None:
-        self.sent = False
+        self.placed = self.sent = False
 
 
 _progress: ContextVar[_Progress] = ContextVar("memory_redis_progress")
@@ -58,9 +59,10 @@ class _Noting:
 
 @dataclass(slots=True)
 class _Home:
-    """A loop's client, and the generator that closes it when the loop ends."""
+    """A loop's client, how many may use it at once, and the generator that closes it with the loop."""
 
     client: Any
+    places: asyncio.Semaphore
     guard: AsyncGenerator[None, None]
 
 
@@ -72,11 +74,24 @@ class LoopChannel:
 
         close: releases what `make` took, such as an embedded server.
 
+        limit: how many exchanges there may be at once in a loop; the others wait.
+
         patience: seconds that one exchange may take, if the call has that long.
+
+        noting: whether the client's connections are those of `own_client`.
     """
 
-    def __init__(self, make: Callable[[], Any], close: Callable[[], None], patience: float) -> None:
-        self._make, self._close, self._patience = make, close, patience
+    def __init__(
+        self,
+        make: Callable[[], Any],
+        close: Callable[[], None],
+        *,
+        limit: int,
+        patience: float,
+        noting: bool = True,
+    ) -> None:
+        self._make, self._close, self._limit, self._patience = make, close, limit, patience
+        self._noting = noting
         self._start()
 
     def _start(self) -> None:
@@ -86,16 +101,19 @@ class LoopChannel:
 
     async def exchange(self, wires: Sequence[Wire], seconds: float) -> list[Any]:
         """Send calls together, give back their replies."""
-        client = (await self._home()).client
+        home = await self._home()
         progress = _Progress()
         _progress.set(progress)
         try:
-            async with asyncio.timeout(min(seconds, self._patience)):
-                return await exchanged(client, wires, 0)
+            async with asyncio.timeout(min(seconds, self._patience)), home.places:
+                progress.placed = True
+                return await exchanged(home.client, wires, 0)
         except AuthenticationError:
             raise
         except TRANSPORT as error:
-            if not progress.sent and hasattr(client.connection_pool, "notes_sending"):
+            if not progress.placed:
+                raise NotSent from PoolExhausted("no connection was free in time")
+            if not progress.sent and self._noting:
                 raise NotSent from error
             if isinstance(error, TimeoutError):
                 raise RedisTimeoutError("no reply in time") from None
@@ -116,7 +134,7 @@ class LoopChannel:
         client = await anyio.to_thread.run_sync(self._make)
         guard = _until_the_loop_ends(client)
         await anext(guard)
-        return _Home(client, guard)
+        return _Home(client, asyncio.Semaphore(self._limit), guard)
 
     async def aclose(self) -> None:
         """Close this loop's connections, and release what the clients stand on."""
@@ -135,21 +153,13 @@ async def _until_the_loop_ends(client: Any) -> AsyncGenerator[None, None]:
         await client.aclose()
 
 
-class _Pool(BlockingConnectionPool):
-    """A pool whose connections note what they send."""
+def own_client(endpoint: Endpoint) -> Redis:
+    """An asyncio client of our own: no repeats by redis-py, and connections that note what they send.
 
-    notes_sending = True
-
-
-def own_client(endpoint: Endpoint, limit: int, patience: float) -> Redis:
-    """An asyncio client of our own: no repeats by redis-py, a bounded pool that waits.
-
-    It has no socket timeout, since `LoopChannel` bounds each exchange at less cost. A pool that is
-    used up gives up before that bound is reached, so that it is known that nothing was sent.
+    It has neither a socket timeout nor a bound, since `LoopChannel` sets both at less cost.
     """
     options = connection_options(endpoint.url(), parse_url)
-    kind: type = options.pop("connection_class", Connection)
-    noting = type(kind.__name__, (_Noting, kind), {})
+    kind: Any = options.pop("connection_class", Connection)
+    noting: Any = type(kind.__name__, (_Noting, kind), {})
     options.update(socket_timeout=None, retry=Retry(NoBackoff(), 0))
-    pool = _Pool(max_connections=limit, timeout=patience * 0.8, connection_class=noting, **options)
-    return Redis.from_pool(pool)
+    return Redis.from_pool(ConnectionPool(connection_class=noting, **options))

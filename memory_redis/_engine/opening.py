@@ -48,8 +48,9 @@ def open_async_driver(source: str | AsyncClient, deadline: float, max_connection
     limit, patience = _check_limit(max_connections), _patience(source, deadline)
     if scheme_of(source) == "fake":
         server = fake_server(source)
-        channel = LoopChannel(partial(fake_async_client, server), lambda: None, patience)
+        make = partial(fake_async_client, server)
+        channel = LoopChannel(make, lambda: None, limit=limit, patience=patience, noting=False)
     else:
         target = endpoint(source)
-        channel = LoopChannel(partial(own_client, target, limit, patience), target.close, patience)
+        channel = LoopChannel(partial(own_client, target), target.close, limit=limit, patience=patience)
     return AsyncDriver(channel, deadline)

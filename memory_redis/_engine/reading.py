@@ -199,7 +199,9 @@ class Reader:
         while True:
             self._bound(found.records[start:])
             position = found.position + start
-            messages, failed = self._decoder.messages(found.records[start:], position)
+            messages, failed = self._decoder.messages(
+                found.records[start:], position, whole=on_corrupt == "skip"
+            )
             if failed and on_corrupt == "raise":
                 raise failed[0]
             missing = 0 if wanted is None else wanted - len(messages)
@@ -271,7 +273,7 @@ class Reader:
         if place is not None and (state.birth != place.birth or state.edited != place.edited):
             gone = state.birth != place.birth
             raise ConflictError(keys.label, version=state.token, expired=gone, edited=not gone)
-        messages, failed = self._decoder.messages(found.records, found.position)
+        messages, failed = self._decoder.messages(found.records, found.position, whole=on_corrupt == "skip")
         if failed:
             if on_corrupt == "raise":
                 raise failed[0]

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from memory_redis._engine.codec import Decoder
 from memory_redis._engine.keys import ConversationKeys
@@ -26,18 +26,20 @@ from memory_redis.errors import (
     UnknownOutcome,
 )
 from memory_redis.expiry import Expiry
-from memory_redis.messages import StoredMessage, has_calls
+from memory_redis.messages import StoredMessage
 from memory_redis.telemetry import Event
 from memory_redis.versions import BIRTH_BYTES, ID_BYTES, AppendId, Version
 
 Policy = Literal["any", "raise", "append"]
 
-MISSED_MESSAGES: Final = 100
-MISSED_BYTES: Final = 1024 * 1024
-
 STORED, REPEATED, INDEX_FIRST, CONFLICT, UNKNOWN, CLEARED, SETTLED = 1, 2, 0, -1, -2, -3, -4
 EDITED, ANOTHER_LIFE, CLEARED_SINCE, ROLLED_BACK = 2, 3, 4, 5
-_TOOLS = frozenset({"tool", "function"})
+
+
+def _wanted(expected: Version, policy: Policy) -> bytes:
+    """An expected version as the append script reads it."""
+    last, birth = expected.last.rjust(ID_BYTES, b"\0"), expected.birth.rjust(BIRTH_BYTES, b"\0")
+    return policy[:1].encode() + expected.number.to_bytes(6) + last + birth
 
 
 class Commit(NamedTuple):
@@ -85,6 +87,7 @@ class Writer:
             )
         records = settings.encoder.records(messages, keys.owner)
         ring, hold, sent = b"r", HOLD_MS, append_id
+        birth = None
         if idempotency_key is not None:
             if append_id is not None:
                 raise InvalidSetting("give an idempotency key or an append id, not both")
@@ -92,24 +95,18 @@ class Writer:
             append_id = key_to_id(idempotency_key)
         elif append_id is None:
             append_id = AppendId.new()
-        seen = expected or Version()
+            birth = append_id.value[:BIRTH_BYTES]  # as random, and saves a call to the system
         words: list[Any] = [
             append_id.value,
             0,
             ring,
             hold,
-            policy,
-            seen.number,
-            seen.last,
-            seen.birth,
-            secrets.token_bytes(BIRTH_BYTES),
+            b"" if policy == "any" else _wanted(expected or Version(), policy),
+            birth or secrets.token_bytes(BIRTH_BYTES),
             "" if keys.index is None else "?",
             expiry.policy,
             expiry.milliseconds,
             settings.retention.count if settings.retention else 0,
-            1 if any(message.type in _TOOLS or has_calls(message.data) for message in messages) else 0,
-            MISSED_MESSAGES,
-            MISSED_BYTES,
             0 if sent is None else 1,
             *records,
         ]
@@ -124,8 +121,8 @@ class Writer:
             )
             if reply[0] != INDEX_FIRST or keys.index is None:
                 break
-            yield touch(keys.index, keys, reply[10])
-            words[9] = reply[11]
+            yield touch(keys.index, keys, reply[3])
+            words[6] = reply[11]
         commit, refresh, ends = self._appended(reply, messages, append_id)
         if refresh:
             yield from refreshed(keys, ends)
@@ -136,7 +133,8 @@ class Writer:
     ) -> tuple[Commit, int, int]:
         """What the reply of an append means; whether the index is due, and the conversation's end."""
         emit, label = self._settings.emit, self._keys.label
-        status, number, _, _, healed, refresh, conflict, _, birth, _, ends = reply[:11]
+        status, number, birth, ends = reply[:4]
+        healed, refresh, conflict = (reply[6], reply[7], reply[8]) if len(reply) > 4 else (0, 0, 0)
         if status == UNKNOWN:
             raise UnknownOutcome(label, append_id)
         if status == SETTLED:
@@ -158,9 +156,9 @@ class Writer:
     def _conflict(
         self, reply: list[Any], messages: Sequence[StoredMessage], append_id: AppendId
     ) -> ConflictError:
-        status, number, _, before, _, _, conflict, missed, birth, last, _, *records = reply
+        status, number, birth, _, _, before, _, _, conflict, missed, last, *records = reply
         stored = status not in (CONFLICT, CLEARED)
-        found, _ = self._decoder.messages(records, before - len(records))
+        found, _ = self._decoder.messages(records, before - len(records), whole=True)
         kind = {CLEARED_SINCE: HistoryCleared, ROLLED_BACK: HistoryRolledBack}.get(conflict, ConflictError)
         return kind(
             self._keys.label,

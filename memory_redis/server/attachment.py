@@ -8,6 +8,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 from types import TracebackType
+from urllib.parse import quote
 
 from memory_redis.errors import InvalidSetting
 from memory_redis.server import locks, probe
@@ -71,7 +72,7 @@ class Attachment:
 
         It changes when a server that had crashed is started again by a later `attach` of this process.
         """
-        return f"unix://{self._claim.socket}"
+        return f"unix://{quote(self._claim.socket)}"
 
     @property
     def version(self) -> str:
@@ -144,7 +145,7 @@ def attach(path: str | os.PathLike[str] | None = None, *, wait: float = START_SE
                 claim = _claim(home, patience)
             except _HomeVanishedError:
                 _process.private, _process.inherited = None, False
-                patience.pause("the directory of the embedded server is removed again and again")
+                patience.pause(lambda: "the directory of the embedded server is removed again and again")
                 continue
             except OSError as error:
                 where = "a private directory" if path is None else os.fspath(path)
@@ -180,9 +181,9 @@ def _claim(home: Home, patience: Patience) -> _Claim:
 
 
 def _forget_unused(home: Home) -> None:
-    """Remove a private home in which nothing was started; a supervisor removes all others."""
-    if home.private and not home.has_supervisor:
-        _process.private, _process.inherited = None, False
+    """Remove a private home of ours in which nothing was started; a supervisor removes all others."""
+    if home.private and not _process.inherited and not home.has_supervisor:
+        _process.private = None
         shutil.rmtree(home.path, ignore_errors=True)
 
 
@@ -201,11 +202,13 @@ def _await_answer(claim: _Claim, patience: Patience) -> None:
                 patience.renew()
             if not home.has_server:
                 break
-            patience.pause(f"the embedded server of {home.path} does not answer ({home.last_words()})")
+            patience.pause(
+                lambda: f"the embedded server of {home.path} does not answer ({home.last_words()})"
+            )
         if launched is not None:
             words = home.last_words(launched)
             raise ServerNotStarted(f"the embedded server of {home.path} did not start: {words}")
-        patience.pause(f"the embedded server of {home.path} ends at once ({home.last_words()})")
+        patience.pause(lambda: f"the embedded server of {home.path} ends at once ({home.last_words()})")
 
 
 def _ensure_running(claim: _Claim, patience: Patience) -> int | None:
@@ -217,7 +220,7 @@ def _ensure_running(claim: _Claim, patience: Patience) -> int | None:
     try:
         with home.starting(patience) as start:
             while not locks.try_shared(claim.lock):
-                patience.pause(f"the previous embedded server of {home.path} is still ending")
+                patience.pause(lambda: f"the previous embedded server of {home.path} is still ending")
             if not locks.is_same_file(claim.lock, home.users):
                 raise _HomeVanishedError
             # A server that runs now goes on while we hold the lock, unless it fails or lost its supervisor.
@@ -226,7 +229,9 @@ def _ensure_running(claim: _Claim, patience: Patience) -> int | None:
                     return None
                 if server:
                     home.ask_server_to_end()
-                patience.pause(f"the embedded server of {home.path} has lost its supervisor and does not end")
+                patience.pause(
+                    lambda: f"the embedded server of {home.path} has lost its supervisor and does not end"
+                )
             return home.launch(start)
     except FileNotFoundError:
         raise _HomeVanishedError from None

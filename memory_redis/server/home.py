@@ -94,7 +94,9 @@ class Home:
         start = locks.open_file(self.path / "start")
         try:
             while not locks.try_exclusive(start):
-                patience.pause(f"another process is still starting the embedded server of {self.path}")
+                patience.pause(
+                    lambda: f"another process is still starting the embedded server of {self.path}"
+                )
             yield start
         finally:
             locks.close_file(start)

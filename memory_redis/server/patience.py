@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from memory_redis.server.errors import ServerNotStarted
 
@@ -20,12 +21,12 @@ class Patience:
         """Begin to wait anew, because there is progress."""
         self._end = time.monotonic() + self._seconds
 
-    def pause(self, complaint: str) -> None:
+    def pause(self, complaint: Callable[[], str]) -> None:
         """Wait a moment.
 
         Raises:
-            ServerNotStarted: there was time enough; `complaint` says what did not happen.
+            ServerNotStarted: there was time enough; `complaint()` says what did not happen.
         """
         if time.monotonic() >= self._end:
-            raise ServerNotStarted(f"{complaint}, after {self._seconds:g} s")
+            raise ServerNotStarted(f"{complaint()}, after {self._seconds:g} s")
         time.sleep(_PAUSE)

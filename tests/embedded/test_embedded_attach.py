@@ -84,7 +84,7 @@ def test_names_of_one_directory_mean_one_server(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "link").symlink_to(tmp_path / "home", target_is_directory=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
-    names = [tmp_path / "home", "home", "./link", tmp_path / "x" / ".." / "home", "~/home"]
+    names: list[str | Path] = [tmp_path / "home", "home", "./link", tmp_path / "x" / ".." / "home", "~/home"]
     attachments = [attach(name) for name in names]
     assert len({server.url for server in attachments}) == 1
     with User(HOLD, "~/link") as other:
@@ -107,6 +107,18 @@ def test_a_long_path_is_no_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         home = Path(server.url.removeprefix("unix://")).parent
         assert home.parent == Path("/tmp")
     eventually(lambda: not home.exists(), "its directory is gone")
+
+
+def test_a_temporary_directory_may_have_any_name(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Characters that mean something in a URL are escaped in the URL."""
+    odd = temporary / "100% odd?#&"
+    odd.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(odd))
+    with attach(None) as server, client(server.url) as talk:
+        assert talk.ping()
+        assert len(list(odd.iterdir())) == 1
+    eventually(lambda: not list(odd.iterdir()), "the server's directory is gone")
+    odd.rmdir()
 
 
 def test_an_empty_path_is_refused() -> None:

@@ -11,8 +11,11 @@ import pytest
 
 from memory_redis.errors import ServerUnavailable
 from memory_redis.server import ServerNotFound, ServerNotStarted, attach
+from memory_redis.server.binary import find_server
 
 from .users import HOLD, User, client, eventually, is_locked, parent_of, pid_of, runs
+
+BUNDLED = find_server(Path())
 
 
 @pytest.fixture
@@ -56,6 +59,20 @@ def test_a_server_that_never_answers_is_given_up(program: Path, tmp_path: Path) 
         attach(tmp_path / "home", wait=0.5)
     pid = int((tmp_path / "home" / "log").read_text().split()[0])
     eventually(lambda: not runs(pid), "the program ended")
+
+
+def test_a_server_that_reads_its_data_is_waited_for(program: Path, tmp_path: Path) -> None:
+    """A server with much data takes longer than the wait, and is given the time, because it says so."""
+    slow = "--key-load-delay 250"  # microseconds; it answers after each 1,024 commands that it has read
+    script(program, f'exec {BUNDLED} "$@" {slow}')
+    with attach(tmp_path / "home") as server, client(server.url) as talk, talk.pipeline() as commands:
+        for number in range(5 * 1024):
+            commands.set(f"key {number}", number)
+        commands.execute()
+    begin = time.monotonic()
+    with attach(tmp_path / "home", wait=0.8) as server, client(server.url) as talk:
+        assert time.monotonic() - begin > 1
+        assert talk.dbsize() == 5 * 1024
 
 
 def test_a_damaged_file_of_data_is_reported_with_the_servers_words(tmp_path: Path) -> None:
@@ -153,16 +170,15 @@ def test_a_server_that_does_not_end_holds_a_new_user_up_for_so_long_only(tmp_pat
         assert pid_of(server.url) != pid
 
 
-def test_a_removed_directory_is_made_anew(tmp_path: Path, temporary: Path) -> None:
+@pytest.mark.parametrize("private", [True, False])
+def test_a_removed_directory_is_made_anew(tmp_path: Path, private: bool) -> None:
     """Somebody deletes the directory under a running server: the next `attach` starts one that works."""
-    for where in (tmp_path / "home", None):
-        with attach(where) as old:
-            pid = pid_of(old.url)
-            home = Path(os.readlink(f"/proc/{pid}/cwd"))
-            supervisor = parent_of(pid)
-            shutil.rmtree(home)
-            with attach(where) as new, client(new.url) as talk:
-                assert talk.set("key", "value")
-                assert pid_of(new.url) != pid
-        eventually(lambda old=supervisor: not runs(old), "the old supervisor ended")
-        assert not runs(pid)
+    where = None if private else tmp_path / "home"
+    with attach(where) as old:
+        pid = pid_of(old.url)
+        supervisor = parent_of(pid)
+        shutil.rmtree(os.readlink(f"/proc/{pid}/cwd"))
+        with attach(where) as new, client(new.url) as talk:
+            assert talk.set("key", "value")
+            assert pid_of(new.url) != pid
+    eventually(lambda: not runs(pid) and not runs(supervisor), "the old server and its supervisor ended")

@@ -175,21 +175,36 @@ def test_a_stopped_terminal_job_does_not_stop_the_server() -> None:
         assert pid_of(url) == pid
 
 
+@pytest.mark.parametrize("where", ["private", "path"])
 @pytest.mark.parametrize("victim", ["supervisor", "server"])
-def test_a_user_goes_on_with_a_new_server_after_a_crash(tmp_path: Path, victim: str) -> None:
+def test_a_user_goes_on_with_a_new_server_after_a_crash(tmp_path: Path, victim: str, where: str) -> None:
     """When supervisor or server is killed, the next `attach` starts another, also for old attachments."""
-    with attach(tmp_path) as server:
+    path = tmp_path if where == "path" else None
+    with attach(path) as server:
         pid = pid_of(server.url)
         with client(server.url) as talk:
             talk.set("key", "value")
-        supervisor = parent_of(pid)
+        supervisor, home = parent_of(pid), Path(os.readlink(f"/proc/{pid}/cwd"))
         os.kill(pid if victim == "server" else supervisor, signal.SIGKILL)
-        eventually(lambda: not is_locked(tmp_path / "socket"), "the supervisor is gone")
-        with attach(tmp_path) as again, client(again.url) as talk:
+        eventually(lambda: not is_locked(home / "socket"), "the supervisor is gone")
+        with attach(path) as again, client(again.url) as talk:
             assert pid_of(again.url) != pid
-            assert talk.get("key") == "value"
+            assert talk.get("key") == ("value" if path else None)
             assert server.url == again.url
         assert not runs(pid)
+        with client(server.url) as talk:
+            assert talk.ping()
+
+
+def test_a_server_whose_supervisor_was_killed_ends(tmp_path: Path) -> None:
+    """On Linux the kernel ends it in good order, though its users are still there."""
+    with User(HOLD, tmp_path) as user:
+        pid, _ = user.server()
+        os.kill(parent_of(pid), signal.SIGKILL)
+        eventually(lambda: not runs(pid), "the server ended")
+        assert "bye bye" in (tmp_path / "log").read_text()
+    with attach(tmp_path):  # which removes what the supervisor could not
+        pass
 
 
 def test_a_server_whose_supervisor_was_killed_is_never_joined_by_a_second_one(tmp_path: Path) -> None:

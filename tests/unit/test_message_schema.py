@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import threading
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from hypothesis import given
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from memory_redis import StoredMessage, ai, human
 from tests.unit.records import kept
@@ -18,18 +20,23 @@ from tests.unit.strategies import examples, messages
 SECRET = "hunter2-secret"
 
 
-def test_the_json_schema_has_type_and_data_and_nothing_of_ours() -> None:
-    """Issue 1, decision 15: pydantic gives the schema; place and time are no part of it."""
-    schema = StoredMessage.model_json_schema()
+MODES: list[Any] = ["validation", "serialization"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_json_schema_has_type_and_data_and_nothing_of_ours(mode: Any) -> None:
+    """Issue 1, decision 15: pydantic gives the schema, of what goes in and of what comes out; place is no part of it."""
+    schema = StoredMessage.model_json_schema(mode=mode)
     assert set(schema["properties"]) == {"type", "data"}
     assert set(schema["required"]) == {"type", "data"}
     assert schema["properties"]["type"]["enum"] == ["human", "ai", "system", "tool", "function", "chat", "remove"]
     json.dumps(schema)
 
 
-def test_the_json_schema_names_the_fields_and_allows_others() -> None:
+@pytest.mark.parametrize("mode", MODES)
+def test_the_json_schema_names_the_fields_and_allows_others(mode: Any) -> None:
     """R101 to R106: a client in another language can tell from the schema what a field holds."""
-    data = StoredMessage.model_json_schema()["$defs"]["MessageData"]
+    data = StoredMessage.model_json_schema(mode=mode)["$defs"]["MessageData"]
     assert data["additionalProperties"] is True
     assert {"content", "id", "name", "additional_kwargs", "response_metadata", "tool_calls"} <= set(data["properties"])
     assert {"invalid_tool_calls", "usage_metadata", "tool_call_id", "artifact", "status", "role"} <= set(
@@ -83,6 +90,49 @@ def test_a_validation_error_shows_no_content(value: Any) -> None:
         StoredMessage.model_validate(value)
     shown = "".join(traceback.format_exception_only(caught.value))
     assert SECRET not in str(caught.value) + repr(caught.value) + shown
+
+
+class Page(BaseModel):
+    """A model of an application that holds messages."""
+
+    messages: list[StoredMessage]
+
+
+def test_a_loaded_message_is_dumped_wherever_it_stands() -> None:
+    """R76: in a model, in a list, by fields, in Python and in JSON; just like one that was made."""
+    made = ai("x", name="bot")
+    expected = {"type": "ai", "data": {"content": "x", "name": "bot"}}
+    assert Page(messages=[kept(made)]).model_dump() == {"messages": [expected]}
+    assert json.loads(Page(messages=[kept(made)]).model_dump_json()) == {"messages": [expected]}
+    assert TypeAdapter(list[StoredMessage]).dump_python([kept(made)]) == [expected]
+    assert kept(made).model_dump(include={"data": {"name"}}) == {"data": {"name": "bot"}}
+    assert kept(made).model_dump(exclude={"type"}) == {"data": expected["data"]}
+    assert dict(kept(made))["data"] == expected["data"]
+    assert kept(made).model_copy(update={"type": "human"}) == human("x", name="bot")
+    assert StoredMessage.model_validate(kept(made)) == Page.model_validate({"messages": [kept(made)]}).messages[0] == made
+
+
+def test_a_loaded_message_has_no_other_attributes_than_a_made_one() -> None:
+    """Decision 15: the same class, whichever way it came about."""
+    assert not hasattr(kept(human("x")), "nope")
+    with pytest.raises(AttributeError, match="nope"):
+        _ = kept(human("x")).nope  # type: ignore[attr-defined]
+    assert type(kept(human("x"))) is StoredMessage
+
+
+def test_many_threads_may_look_at_one_message() -> None:
+    """G26: whoever is first, all see one dict."""
+    for _ in range(50):
+        message = kept(ai("x" * 1000, extra=[{"a": [1, 2]}] * 100))
+        barrier = threading.Barrier(4)
+
+        def look(message: StoredMessage = message, barrier: threading.Barrier = barrier) -> int:
+            barrier.wait(10)
+            return id(message.data)
+
+        with ThreadPoolExecutor(4) as pool:
+            seen = {future.result() for future in [pool.submit(look) for _ in range(4)]}
+        assert len(seen) == 1
 
 
 def test_place_and_time_are_unknown_before_storing() -> None:

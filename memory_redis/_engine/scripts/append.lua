@@ -3,49 +3,45 @@
 -- KEYS  1 messages (list)  2 meta (hash)
 -- ARGV  1 append id, 12 bytes      2 ms since this append was first sent, 0 at the first time
 --       3 ring: 'r' recent appends, 'k' caller's idempotency keys     4 ms that ring is held
---       5 policy: 'any', 'raise' or 'append'   6 expected version   7 its append id   8 its birth
---       9 birth tag to use if a life begins   10 index: '' not indexed, '?' ask, or the tag seen
---      11 expiry policy  12 its ms   13 messages to keep, 0 for all
---      14 1 if a message here belongs to a tool exchange
---      15 most missed messages and  16 most bytes of them to answer with
---      17 1 if the caller sends an id again that may have been settled      18... records
--- Reply: status, version, trimmed, version before it, healed, refresh, conflict, missed count, birth, last, ends,
---        then the newest missed records, or after 'index' the tag.
+--       5 '' to append to whatever there is; or the version that is expected: 'r' to refuse another
+--         or 'a' to append all the same, number (6 bytes), append id (12), birth tag (8)
+--       6 birth tag to use if a life begins   7 index: '' not indexed, '?' ask, or the tag seen
+--       8 expiry policy  9 its ms  10 messages to keep, 0 for all
+--      11 1 if the caller sends an id again that may have been settled     12... records, unstamped
+-- Reply: 1, version, birth, end in ms since 1970 or 0, if the append was stored and nothing else is
+--        to be told; otherwise status, version, birth, end, trimmed, version before it, healed,
+--        refresh, conflict, missed count, last, then the newest missed records, or the index tag
 --   status    1 stored  2 repeated  0 index first  -1 conflict  -2 unknown  -3 cleared meanwhile
 --             -4 settled as not stored
 --   conflict  0 none  1 moved on  2 edited  3 another life  4 cleared  5 rolled back
 
 local list, meta, id, age = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2])
 local field, other = ARGV[3], ARGV[3] == 'r' and 'k' or 'r'
-local m = redis.call('HMGET', meta, 'b', 'v', 't', 'l', field, 'd' .. field, 'n', 'c', 'i', 'z', 'e', 'x', 'j', other)
+local m = redis.call('HMGET', meta, 'b', 'v', 't', 'l', field, 'd' .. field, 'n', 'c', 'i', 'z', 'e', 'j', other)
 local length = redis.call('LLEN', list)
 local ring, created = m[5] or '', tonumber(m[8] or 0)
-local now = clock(ring)
-local policy, ms = ARGV[11], tonumber(ARGV[12])
+local now, policy, ms = clock(ring), ARGV[8], tonumber(ARGV[9])
 if policy == 'fixed' and created > 0 and created + ms <= now then  -- the policy was shortened
   redis.call('DEL', list, meta)
   m, length, ring, created = {}, 0, '', 0
 end
 
-local birth, last = m[1] or '', m[4] or ''
-local dropped, cleared = tonumber(m[6] or 0), m[10] or ''
+local birth, last, cleared = m[1] or '', m[4] or '', m[10] or ''
+local dropped, count = tonumber(m[6] or 0), #ARGV - 11
 local version, trimmed, edited, healed = heal(tonumber(m[2] or 0), tonumber(m[3] or 0), tonumber(m[11] or 0), length)
-
-local ends = ending(policy, ms, now, created > 0 and created or now)
-local before, count = version, #ARGV - 17
-local function reply(status, conflict, missed)
-  return {status, version, trimmed, before, healed, 0, conflict, missed, birth, last, ends}
+local ends, before = ending(policy, ms, now, created > 0 and created or now), version
+local function reply(status, conflict, missed, refresh)
+  return {status, version, birth, ends, trimmed, before, healed, refresh or 0, conflict, missed, last}
 end
 
 -- 1. A repeat is recognised before anything can refuse it.
 local since = field == 'k' and math.min(now - tonumber(ARGV[4]), now - age - 100) or 0
-local held = ring
-local at = find(held, id, since)
-if not at then held = m[14] or '' at = find(held, id, 0) end
+local held, at = ring, find(ring, id, since)
+if not at then held = m[13] or '' at = find(held, id, 0) end
 local stored, many
 if at then stored, many = entry(held, at) end
 if many == 0 then
-  if ARGV[17] == '0' then return reply(-4, 0, 0) end
+  if ARGV[11] == '0' then return reply(-4, 0, 0) end
   at = nil
 elseif at then
   version, count, before = stored, many, stored - many
@@ -56,66 +52,63 @@ elseif age > 0 then
 end
 
 -- 2. The version that the caller saw against the version there was.
-local conflict, missed, seen = 0, 0, tonumber(ARGV[6])
-if ARGV[5] ~= 'any' then
-  local floor = cleared ~= '' and number6(cleared, 19) or 0
-  if ARGV[8] ~= '' and ARGV[8] ~= birth then conflict, missed = 3, before - trimmed
+local conflict, missed, want = 0, 0, ARGV[5]
+if want ~= '' then
+  local seen, floor = number6(want, 2), cleared ~= '' and number6(cleared, 19) or 0
+  local life = string.sub(want, 20)
+  if life ~= NO_BIRTH and life ~= birth then conflict, missed = 3, before - trimmed
   elseif seen < floor then conflict, missed = 4, before - floor
   elseif seen < edited then conflict, missed = 2, before - edited
   elseif seen < before then conflict, missed = 1, before - seen
-  elseif not at and (seen > before or ARGV[7] ~= last) then conflict = 5 end
+  elseif not at and (seen > before or last ~= '' and string.sub(want, 8, 19) ~= last) then conflict = 5 end
 end
-missed = math.max(missed, 0)
-
-local answer = reply(at and 2 or 1, conflict, missed)
-if missed > 0 then
-  local stop = before - trimmed - 1
-  local start = math.max(stop + 1 - math.min(missed, tonumber(ARGV[15])), 0)
-  add_newest(answer, list, start, stop, tonumber(ARGV[16]))
+local answer
+if at or conflict > 0 then
+  answer = reply(at and 2 or 1, conflict, math.max(missed, 0))
+  add_newest(answer, list, before - trimmed - math.min(missed, 100), before - trimmed - 1, 1048576)
 end
 if at then return answer end
-if conflict == 4 or (conflict > 0 and ARGV[5] == 'raise') then answer[1] = -1 return answer end
+if conflict == 4 or (conflict > 0 and string.byte(want) == 114) then answer[1] = -1 return answer end
 
 -- 3. The user's index is written before the first message of a life.
-local indexed, told = tonumber(m[9] or ''), tonumber(m[13] or 0)
-if ARGV[10] ~= '' and not indexed then
+local indexed, told = tonumber(m[9] or ''), tonumber(m[12] or 0)
+if ARGV[7] ~= '' and not indexed then
   local tag = cleared == '' and '-' or string.sub(cleared, 1, 12)
-  if ARGV[10] ~= tag then
+  if ARGV[7] ~= tag then
     answer = reply(0, 0, 0)
     answer[12] = tag
     return answer
   end
-  indexed, told = now, ends
 end
 
 -- 4. Store. The push is the first write: a server that is out of memory refuses it whole.
-local size = healed == 1 and weight(list, length) or tonumber(m[7] or 0)
-local records = {}
-for i = 18, #ARGV do
-  records[i - 17] = stamped(ARGV[i], now, version + i - 18)
-  size = size + #records[i - 17]
+local size, records = healed == 1 and weigh(list, 0, length) or tonumber(m[7] or 0), {}
+local time = bytes6(now)
+for i = 12, #ARGV do
+  local record = stamped(ARGV[i], now, time, version + i - 12)
+  records[i - 11], size = record, size + #record
 end
 for i = 1, count, 1000 do redis.call('RPUSH', list, unpack(records, i, math.min(i + 999, count))) end
-version, length = version + count, length + count
+version = version + count
 
-local tools, keep = (m[12] == '1' or ARGV[14] == '1') and 1 or 0, tonumber(ARGV[13])
-if keep > 0 and length > keep then
-  local cut = length - keep
-  if tools == 1 then cut = boundary(list, cut) end
-  size = size - weight(list, cut)
-  redis.call('LTRIM', list, cut, -1)
-  trimmed = trimmed + cut
+-- 5. Expire, trim and remember. What fails now takes the push back.
+local failed, cut, gone = trim(expire(nil, ends, list, meta), list, length + count, tonumber(ARGV[10]))
+local was = dropped
+ring, dropped = remember(ring, dropped, id, version, now, time, count, tonumber(ARGV[4]), field == 'r' and 8 or 0)
+local set = {'v', text(version), 'l', id, field, ring, 'n', text(size - gone)}
+local function put(name, value) set[#set + 1], set[#set + 2] = name, value end
+if created == 0 or not m[1] then
+  if birth == '' then birth = ARGV[6] end
+  put('y', '1') put('b', birth) put('c', text(now))
 end
-
--- 5. Remember and expire.
-ring, dropped = remember(ring, dropped, id, version, now, count, tonumber(ARGV[4]), field == 'r' and 8 or 0)
-if birth == '' then birth = ARGV[9] end
-if created == 0 then created = now end
+if dropped ~= was then put('d' .. field, text(dropped)) end
+if cut > 0 or healed == 1 then put('t', text(trimmed + cut)) put('e', text(edited)) end
 local refresh = indexed and stale(indexed, told, now, ends) and 1 or 0
-if refresh == 1 then indexed, told = now, ends end
-redis.call('HSET', meta, 'y', 1, 'b', birth, 'v', text(version), 't', text(trimmed), 'l', id, field, ring,
-  'd' .. field, text(dropped), 'n', text(size), 'c', text(created), 'x', tools, 'e', text(edited),
-  'i', indexed and text(indexed) or '', 'j', text(told))
-expire(ends, {list, meta})
-answer[2], answer[3], answer[6], answer[9], answer[10] = version, trimmed, refresh, birth, id
+if refresh == 1 or (ARGV[7] ~= '' and not indexed) then put('i', text(now)) put('j', text(ends)) end
+failed = attempt(failed, 'HSET', meta, unpack(set))
+if failed then return attempt(nil, 'LTRIM', list, 0, -(count + 1)) and reply(-2, 0, 0) or failed end
+if not m[1] then expire(nil, ends, list, meta) end
+if conflict == 0 and healed == 0 and refresh == 0 then return {1, version, birth, ends} end
+answer = answer or reply(1, 0, 0)
+answer[2], answer[3], answer[5], answer[8], answer[11] = version, birth, trimmed + cut, refresh, id
 return answer

@@ -21,7 +21,7 @@ if forgotten(dropped, age, now) then return {-2, 0, 0, 0, birth, id} end
 
 local version, _, _, healed = heal(tonumber(m[2] or 0), tonumber(m[3] or 0), tonumber(m[8] or 0), length)
 version = version + 1
-ring, dropped = remember(ring, dropped, id, version, now, length, tonumber(ARGV[4]), 8)
+ring, dropped = remember(ring, dropped, id, version, now, bytes6(now), length, tonumber(ARGV[4]), 8)
 redis.call('UNLINK', list, meta)
 redis.call('HSET', meta, 'y', 1, 'b', birth, 'v', text(version), 't', text(version), 'l', id, 'r', ring,
   'dr', text(dropped), 'k', m[6] or '', 'dk', m[7] or 0, 'e', text(version), 'z', id .. bytes6(now) .. bytes6(version))

@@ -7,6 +7,7 @@
 --   append id (12) | version after the append (6) | server time in ms (6) | number of messages (4)
 
 local ENTRY = 28
+local NO_BIRTH = string.rep('\0', 8)
 
 local function text(n) return string.format('%.0f', n) end
 
@@ -50,8 +51,8 @@ end
 
 -- A ring with one entry more, without those that are too old or too many; and the time of the
 -- newest entry that was ever dropped, for a repeat that is older than this must not be guessed.
-local function remember(ring, dropped, id, version, now, count, hold, least)
-  ring = ring .. id .. bytes6(version) .. bytes6(now) .. string.sub(bytes6(count), 3)
+local function remember(ring, dropped, id, version, now, time, count, hold, least)
+  ring = ring .. id .. bytes6(version) .. time .. string.sub(bytes6(count), 3)
   local cut = math.max(0, #ring - 256 * ENTRY)
   while #ring - cut > least * ENTRY and number6(ring, cut + 19) < now - hold do cut = cut + ENTRY end
   if cut > 0 then
@@ -79,18 +80,18 @@ local function forgotten(dropped, age, now)
   return age > 0 and dropped > 0 and dropped >= now - age - 100
 end
 
--- A record with the time at which, and the position at which, it is stored.
-local function stamped(record, now, position)
+-- A record with the time at which, and the position at which, it is stored. `time` is `now` in bytes.
+local function stamped(record, now, time, position)
   if string.byte(record) == 123 then
     return '{"stored_at":' .. text(now) .. ',"seq":' .. text(position) .. ',' .. string.sub(record, 2)
   end
-  return string.sub(record, 1, 12) .. bytes6(now) .. bytes6(position) .. string.sub(record, 25)
+  return string.sub(record, 1, 1) .. time .. bytes6(position) .. string.sub(record, 2)
 end
 
 -- Whether a record belongs to a tool exchange: 'call', 'result' or nil.
 local function exchange(record)
-  local first, kind, flags = string.byte(record, 1, 3)
-  if first ~= 123 then
+  if string.byte(record) ~= 123 then
+    local kind, flags = string.byte(record, 18, 19)
     if kind == 4 or kind == 5 then return 'result' end
     return flags and flags % 2 == 1 and 'call' or nil
   end
@@ -121,6 +122,7 @@ end
 
 -- Add to an answer the newest of the records from index `start` to `stop` that have room in `bytes`.
 local function add_newest(answer, list, start, stop, bytes)
+  start = math.max(start, 0)
   local records = stop >= start and redis.call('LRANGE', list, start, stop) or {}
   local first = #records + 1
   while first > 1 and #records[first - 1] <= bytes do
@@ -130,15 +132,37 @@ local function add_newest(answer, list, start, stop, bytes)
   for i = first, #records do answer[#answer + 1] = records[i] end
 end
 
--- Bytes of the first `count` records.
-local function weight(list, count)
-  local bytes = 0
-  for from = 0, count - 1, 1000 do
-    for _, record in ipairs(redis.call('LRANGE', list, from, math.min(from + 999, count - 1))) do
+-- Bytes of the records from index `start` to before `stop`, and whether one of them calls a tool.
+local function weigh(list, start, stop)
+  local bytes, calls = 0, false
+  for from = start, stop - 1, 1000 do
+    for _, record in ipairs(redis.call('LRANGE', list, from, math.min(from + 999, stop - 1))) do
       bytes = bytes + #record
+      calls = calls or exchange(record) == 'call'
     end
   end
-  return bytes
+  return bytes, calls
+end
+
+-- A command after the first write, where an error can no longer mean that nothing was done: the
+-- error, or nil; nothing is called after an earlier one.
+local function attempt(failed, ...)
+  if failed then return failed end
+  local answer = redis.pcall(...)
+  return type(answer) == 'table' and answer.err and answer or nil
+end
+
+-- Take away the oldest records, so that at most `keep` of `length` stay: the error if that failed,
+-- how many, and their bytes.
+local function trim(failed, list, length, keep)
+  if failed or keep == 0 or length <= keep then return failed, 0, 0 end
+  local cut = length - keep
+  local bytes, calls = weigh(list, 0, cut)
+  if calls then
+    local safe = boundary(list, cut)
+    bytes, cut = bytes + weigh(list, cut, safe), safe
+  end
+  return attempt(nil, 'LTRIM', list, cut, -1), cut, bytes
 end
 
 -- The instant at which a conversation ends, 0 for never. Policies: 'none', 'idle' (ms from now),
@@ -155,8 +179,10 @@ local function stale(indexed, told, now, ends)
   return now - indexed > 60000 or (told > 0 and (ends == 0 or ends > told + 60000))
 end
 
-local function expire(at, keys)
-  for _, key in ipairs(keys) do
-    if at > 0 then redis.call('PEXPIREAT', key, text(at)) else redis.call('PERSIST', key) end
+local function expire(failed, at, list, meta)
+  if at > 0 then
+    at = text(at)
+    return attempt(attempt(failed, 'PEXPIREAT', list, at), 'PEXPIREAT', meta, at)
   end
+  return attempt(attempt(failed, 'PERSIST', list), 'PERSIST', meta)
 end

@@ -13,5 +13,5 @@ if indexed and stale(indexed, tonumber(m[3] or 0), now, ends) then
   redis.pcall('HSET', KEYS[2], 'i', text(now), 'j', text(ends))  -- refused when memory is full
   refresh = 1
 end
-expire(ends, KEYS)
+expire(nil, ends, KEYS[1], KEYS[2])
 return {1, refresh, ends}

@@ -1,0 +1,67 @@
+"""A process that is interrupted in the middle of its calls, again and again.
+
+python -m tests.faults.interrupted URL NAMESPACE
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import sys
+import time
+from types import FrameType
+
+from memory_redis import AppendId, RedisMemory, human
+
+INTERRUPTS = 600
+armed = False
+
+
+def interrupt(number: int, frame: FrameType | None) -> None:
+    """What Ctrl-C does, if a call is under way."""
+    if armed:
+        raise KeyboardInterrupt
+
+
+def main(url: str, namespace: str) -> None:
+    """Each call is interrupted at a random point; then another conversation must show its own data."""
+    global armed
+    signal.signal(signal.SIGALRM, interrupt)
+    chance = random.Random(7)
+    memory = RedisMemory.from_url(url, namespace=namespace, max_connections=2, deadline=3)
+    mine, other = memory.history("ann", "mine"), memory.history("ben", "other")
+    other.append(human("other"))
+    mine.append(human("start"))
+    done: set[str] = set()
+    ids: dict[str, AppendId] = {}
+    interrupts = 0
+    while interrupts < INTERRUPTS:
+        text = str(len(ids))
+        ids[text] = AppendId.new()
+        try:
+            armed = True
+            signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.00001, 0.0006))
+            mine.append(human(text), append_id=ids[text])
+            mine.count()
+            armed = False
+            done.add(text)
+        except KeyboardInterrupt:
+            armed = False
+            interrupts += 1
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        began = time.monotonic()
+        assert [message.text for message in other.load().messages] == ["other"]
+        assert time.monotonic() - began < 2, "no connection was left"
+    stored = [message.text for message in mine.load().messages][1:]
+    assert len(stored) == len(set(stored))
+    assert done <= set(stored)
+    assert stored == sorted(stored, key=int)
+    recent = list(ids)[-200:]
+    for text in recent:
+        assert (mine.settle(ids[text]) is not None) == (text in stored)
+    memory.close()
+    print(len(stored))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

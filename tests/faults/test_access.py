@@ -1,0 +1,164 @@
+"""Passwords and permissions: clear errors, no secret in them, and nothing half stored."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from memory_redis import (
+    AccessDenied,
+    AsyncRedisMemory,
+    MemoryRedisError,
+    RedisMemory,
+    SlidingExpiry,
+    ai,
+    human,
+)
+from memory_redis.retention import MaxMessages
+from memory_redis.testing import AsyncView
+from tests.faults.test_server_down import CALLS
+from tests.faults.ways import OWN, Way
+from tests.support.servers import Binary, Server, binaries
+
+pytestmark = pytest.mark.anyio
+
+PASSWORD = "correct-horse-battery"
+WRONG = "wrong-horse-wrong-battery"
+
+
+@pytest.fixture(scope="module", params=binaries(), ids=lambda binary: binary.version)
+def guarded(request: pytest.FixtureRequest) -> Iterator[Server]:
+    """A server that wants a password."""
+    binary: Binary = request.param
+    with Server(binary, password=PASSWORD) as server:
+        yield server
+
+
+def opened(face: str, url: str, **options: Any) -> Any:
+    """A memory of either face."""
+    if face == "sync":
+        return AsyncView(RedisMemory.from_url(url, **options))
+    return AsyncRedisMemory.from_url(url, **options)
+
+
+def everything_said(error: BaseException, log: pytest.LogCaptureFixture) -> str:
+    """The error's text, repr and traceback with all that it hangs on, and the log."""
+    seen: list[str] = []
+    chain: BaseException | None = error
+    while chain is not None:
+        seen += [str(chain), repr(chain), repr(chain.args)]
+        chain = chain.__cause__ or chain.__context__
+    return "\n".join([*seen, *traceback.format_exception(error), log.text])
+
+
+@pytest.mark.parametrize("way", OWN, ids=str)
+@pytest.mark.parametrize("url", [f"redis://:{WRONG}@", f"redis://nobody:{WRONG}@", "redis://"])
+@pytest.mark.parametrize("call", CALLS)
+async def test_a_wrong_password_is_refused_at_once_and_shown_nowhere(
+    way: Way, guarded: Server, call: str, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """S6, P12: AccessDenied without any repeat; no password in text, repr, traceback or log."""
+    caplog.set_level(logging.DEBUG)
+    address = f"{url}{guarded.host}:{guarded.port}/0"
+    memory = opened(way.face, address)
+    with pytest.raises(AccessDenied) as caught:
+        await CALLS[call](memory)
+    said = everything_said(caught.value, caplog)
+    assert WRONG not in said
+    assert PASSWORD not in said
+    assert WRONG not in repr(memory)
+    if call == "append":
+        assert caught.value.outcome == "not_stored"
+    await memory.aclose()
+    assert int(guarded.info()["connected_clients"]) <= 2
+
+
+@pytest.mark.parametrize("face", ["sync", "async"])
+async def test_the_right_password_is_shown_nowhere_either(
+    guarded: Server, face: str, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """S6: also where the server goes away while it is used."""
+    caplog.set_level(logging.DEBUG)
+    url = guarded.url.replace(str(guarded.port), "9")  # nobody listens on the discard port
+    memory = opened(face, url, deadline=0.1)
+    content = "-".join(["never", "to", "be", "shown"])
+    with pytest.raises(MemoryRedisError) as caught:
+        await memory.history("ann", "c").append(human(content))
+    said = everything_said(caught.value, caplog) + repr(memory) + repr(memory.history("ann", "c"))
+    assert PASSWORD not in said
+    assert content not in said
+    await memory.aclose()
+
+
+@pytest.fixture
+def allowed(guarded: Server, namespace: str) -> Iterator[Server]:
+    """The server with a user `app` that may do everything in this test's namespace."""
+    guarded.ask("ACL", "SETUSER", "app", "reset", "on", f">{PASSWORD}", f"~{namespace}:*", "+@all")
+    yield guarded
+    guarded.ask("ACL", "DELUSER", "app")
+
+
+def deny(server: Server, command: str) -> None:
+    server.ask("ACL", "SETUSER", "app", f"-{command}")
+
+
+WORDS = [
+    *("evalsha", "eval", "hmget", "llen", "time", "lrange", "rpush", "hset", "pexpireat", "ltrim"),
+    *("zadd", "zrevrange", "pttl", "hget", "hgetall", "del", "expire", "pexpire", "persist", "zscore"),
+]
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["first append", "later append"])
+@pytest.mark.parametrize("word", WORDS)
+def test_a_command_that_is_not_allowed_leaves_no_half_append(
+    allowed: Server, namespace: str, word: str, first: bool
+) -> None:
+    """P3, P4, F21: AccessDenied says "not stored", and then nothing is; or the append is whole."""
+    url = f"redis://app:{PASSWORD}@{allowed.host}:{allowed.port}/0"
+    options = {"namespace": namespace, "expiry": SlidingExpiry(60), "retention": MaxMessages(3)}
+    with (
+        RedisMemory.from_url(url, **options) as memory,
+        RedisMemory.from_url(allowed.url, namespace=namespace) as operator,
+    ):
+        history, truth = memory.history("ann", "c"), operator.history("ann", "c")
+        before: list[str] = []
+        if not first:
+            history.append(human("1"), human("2"), human("3"))
+            before = ["1", "2", "3"]
+        deny(allowed, word)
+        try:
+            version = history.append(human("4"), ai("5"))
+        except AccessDenied as error:
+            outcome = error.outcome
+        else:
+            outcome = "stored"
+        if outcome != "stored":
+            assert outcome == "not_stored"
+            assert [message.text for message in truth.load().messages] == before
+        else:
+            assert truth.load().version == version
+            assert [message.text for message in truth.load().messages] == [*before, "4", "5"][-3:]
+            assert truth.expire_in() is not None
+        allowed.ask("ACL", "SETUSER", "app", "+@all")
+        history.append(human("6"))
+        assert truth.load().messages[-1].text == "6"
+
+
+@pytest.mark.parametrize("way", OWN, ids=str)
+async def test_a_namespace_that_is_not_allowed_is_refused_and_untouched(
+    allowed: Server, way: Way, namespace: str
+) -> None:
+    """F21, P9: keys of another prefix are out of reach, and the error says so."""
+    url = f"redis://app:{PASSWORD}@{allowed.host}:{allowed.port}/0"
+    memory = opened(way.face, url, namespace="foreign")
+    with pytest.raises(AccessDenied) as caught:
+        await memory.history("ann", "c").append(human("1"))
+    assert caught.value.outcome == "not_stored"
+    with pytest.raises(AccessDenied):
+        await memory.history("ann", "c").load()
+    await memory.aclose()
+    assert allowed.ask("KEYS", "foreign:*") == []

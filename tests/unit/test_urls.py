@@ -1,0 +1,115 @@
+"""URLs and clients: what cannot be meant is refused when a memory is made, without I/O and without a password."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+
+from memory_redis import AsyncRedisMemory, InvalidSetting, RedisMemory, ServerUnavailable
+
+FACES: list[Any] = [RedisMemory, AsyncRedisMemory]
+SECRET = "hunter2"
+
+GOOD = [
+    *("redis://h", "redis://h:6380/3", "redis://:pw@h", "redis://user:p%40ss@h:1/0", "redis://[::1]:6379/0", "redis://"),
+    *("rediss://h", "rediss://h?ssl_cert_reqs=none", "rediss://h?ssl_ca_certs=/x.pem", "unix:///run/redis.sock"),
+    *("unix://user:pw@/run/redis.sock?db=2", "redis://h?db=2", "redis://h?socket_timeout=1.5", "redis://h/0?protocol=2"),
+    *("redis://h?decode_responses=True", "redis://h?health_check_interval=5", "redis://h?client_name=bot"),
+    *("fake://", "fake://name", "embedded://", "embedded:///tmp/somewhere", "embedded://some/where"),
+]
+
+
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("url", GOOD)
+def test_a_url_opens_nothing_before_the_first_call(face: Any, url: str) -> None:
+    """Issue 8, design 3: making a memory does no I/O, whether the server is there or not."""
+    memory = face.from_url(url)
+    memory.history("ann", "c1")
+    assert repr(memory) == f"<{face.__name__} namespace='memory'>"
+
+
+BAD: list[Any] = [
+    *(f"http://u:{SECRET}@h", f"redis:/u:{SECRET}@h", f"REDIS://u:{SECRET}@h", "", "redis", f"//u:{SECRET}@h", "h:6379"),
+    *(f"redis://u:{SECRET}@h:bad/0", f"redis://u:{SECRET}@h:99999/0", f"redis://u:{SECRET}@[::1/0"),
+    *(f"redis://u:{SECRET}@h/x", f"redis://u:{SECRET}@h/0/1", f"redis://u:{SECRET}@h/-1", f"redis://u:{SECRET}@h/1.5"),
+    *(f"redis://u:{SECRET}@h?db=x", f"redis://u:{SECRET}@h?foo=bar", f"redis://u:{SECRET}@h?max_connections=x"),
+    *(f"redis://u:{SECRET}@h?socket_timeout=x", f"redis://u:{SECRET}@h?socket_timeout=-1"),
+    *(f"redis://u:{SECRET}@h?socket_timeout=nan", f"redis://u:{SECRET}@h?socket_timeout=0"),
+    *(f"rediss://u:{SECRET}@h?ssl_cert_reqs=sometimes", "unix://", "embedded://x?y=1", "embedded://x#y"),
+]
+
+
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("url", BAD)
+def test_a_url_that_cannot_be_meant_is_refused_at_once(face: Any, url: str) -> None:
+    """Issue 8, 9, S6: wrong scheme, port, database or option; the text names no password, nor does a cause."""
+    with pytest.raises(InvalidSetting) as caught:
+        face.from_url(url)
+    assert SECRET not in str(caught.value) + repr(caught.value)
+    assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize("url", ["http://h", "redis:/h", "valkey://h", "redis+cluster://h"])
+def test_both_faces_refuse_a_scheme_in_the_same_words(url: str) -> None:
+    """Design 3, G01: the sentence names the schemes that there are."""
+    texts = set()
+    for face in FACES:
+        with pytest.raises(InvalidSetting) as caught:
+            face.from_url(url)
+        texts.add(str(caught.value))
+    assert texts == {"a URL begins with one of redis://, rediss://, unix://, embedded://, fake://"}
+
+
+@pytest.mark.parametrize("option", ["max_connections=5", "timeout=3", "retry_on_timeout=yes", "protocol=3"])
+def test_an_option_that_redis_py_takes_is_heeded_or_refused(option: str) -> None:
+    """G02, P9: on both faces it is never found out at the first call."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        url = f"redis://127.0.0.1:{closed.getsockname()[1]}/0?{option}"
+        try:
+            memory = RedisMemory.from_url(url, deadline=0.05)
+        except InvalidSetting:
+            with pytest.raises(InvalidSetting):
+                AsyncRedisMemory.from_url(url)
+            return
+        with pytest.raises(ServerUnavailable):
+            memory.ping()
+
+        async def ping() -> None:
+            async with AsyncRedisMemory.from_url(url, deadline=0.05) as other:
+                await other.ping()
+
+        with pytest.raises(ServerUnavailable):
+            asyncio.run(ping())
+
+
+@pytest.mark.parametrize("source", [None, 5, b"redis://h", object(), redis.Redis, redis.ConnectionPool()], ids=repr)
+def test_what_is_no_client_is_refused(source: Any) -> None:
+    """Issue 8: one sentence, on both faces."""
+    for face in FACES:
+        with pytest.raises(InvalidSetting):
+            face(source)
+        with pytest.raises(InvalidSetting):
+            face.from_url(source)
+
+
+def test_a_client_of_the_other_face_is_refused() -> None:
+    """G03, issue 8: a sync client in an async memory would block the loop; the sentence says so at once."""
+    with pytest.raises(InvalidSetting, match="asyncio"):
+        RedisMemory(redis.asyncio.Redis())  # type: ignore[arg-type]
+    with pytest.raises(InvalidSetting, match="asyncio"):
+        AsyncRedisMemory(redis.Redis())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("count", [0, -1, 100_001, 2.5, True, "3", None], ids=repr)
+def test_a_number_of_connections_that_means_nothing_is_refused(face: Any, count: Any) -> None:
+    """Decision 7: for every URL alike."""
+    for url in ("redis://h", "fake://"):
+        with pytest.raises(InvalidSetting):
+            face.from_url(url, max_connections=count)
