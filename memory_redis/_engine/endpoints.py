@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote, urlsplit
 
-from redis.connection import parse_url
+from redis.connection import Connection, parse_url
+from redis.exceptions import RedisError
 
 from memory_redis.errors import InvalidSetting
 
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from memory_redis.server import Attachment
 
 SOCKET_TIMEOUT = 5.0
+_DATABASE = re.compile(r"/?|/[0-9]{1,5}")
+_WRONG = "a part of the URL is wrong: it is scheme://[user:password@]host:port/db"
 SCHEMES = ("redis://", "rediss://", "unix://", "embedded://", "fake://")
 
 
@@ -84,8 +88,7 @@ def endpoint(url: str) -> Endpoint:
         if parts.query or parts.fragment:
             raise InvalidSetting("an embedded:// URL has a path and nothing else")
         return EmbeddedEndpoint(unquote(parts.netloc + parts.path) or None)
-    connection_options(url)
-    return FixedEndpoint(url)
+    return FixedEndpoint(check_url(url))
 
 
 def scheme_of(url: str) -> str:
@@ -107,20 +110,42 @@ def connection_options(url: str, parse: Callable[[str], Mapping[str, Any]] = par
     Raises:
         InvalidSetting: a part of the URL is wrong.
     """
+    parts = urlsplit(url)
+    if parts.scheme == "unix":
+        if not parts.path:
+            raise InvalidSetting("a unix:// URL needs the path of a socket")
+    elif not _DATABASE.fullmatch(parts.path):
+        raise InvalidSetting(_WRONG)
     try:
         options: dict[str, Any] = dict(parse(url))
     except (ValueError, TypeError, AttributeError):
-        raise InvalidSetting(
-            "a part of the URL is wrong: it is scheme://[user:password@]host:port/db"
-        ) from None
-    if url.startswith("rediss://"):
+        raise InvalidSetting(_WRONG) from None
+    if parts.scheme == "rediss":
         options.setdefault("ssl_cert_reqs", "required")
         options.setdefault("ssl_check_hostname", options["ssl_cert_reqs"] == "required")
+    for name in ("socket_timeout", "socket_connect_timeout"):
+        seconds = options.get(name)
+        if seconds is not None and not 0 < seconds < 3600:
+            raise InvalidSetting(f"{name} in the URL must be more than 0 and less than 3,600 seconds")
     return options
+
+
+def check_url(url: str) -> str:
+    """The URL, if a connection can be made from it. Nothing is opened.
+
+    Raises:
+        InvalidSetting: a part or an option of it is wrong.
+    """
+    options = connection_options(url)
+    try:
+        options.pop("connection_class", Connection)(**options)
+    except (TypeError, ValueError, RedisError):
+        raise InvalidSetting("an option in the URL is not one of a connection") from None
+    return url
 
 
 def patience_of(url: str) -> float:
     """Seconds that one exchange may take: the URL's socket_timeout, or the default."""
-    if url.startswith(("redis", "unix")):
+    if scheme_of(url) in ("redis", "rediss", "unix"):
         return float(connection_options(url).get("socket_timeout") or SOCKET_TIMEOUT)
     return SOCKET_TIMEOUT

@@ -262,23 +262,27 @@ class Reader:
     ) -> Flow[tuple[list[StoredMessage], Place | None]]:
         """A page from a place on (None: the oldest message), and the place of the next, if any."""
         keys = self._keys
-        trimmed = place.trimmed if place else 0
+        start, trimmed, slack = (place.position, place.trimmed, 0) if place else (0, 0, 0)
         while True:
-            index = 0 if place is None else max(place.position - trimmed, 0)
-            found = yield from self._read(index, index + size - 1)
+            index = max(start - trimmed - slack, 0)
+            found = yield from self._read(index, index + size + slack - 1)
             state = found.state
-            if place is None or state.trimmed == trimmed:
+            if place is None or found.position <= start or index == 0:
                 break
-            trimmed = state.trimmed
+            # The history was trimmed meanwhile, and the page began too late. Begin the next one
+            # the earlier, for writers may trim faster than pages are read.
+            trimmed, slack = state.trimmed, slack * 2 or 64
         if place is not None and (state.birth != place.birth or state.edited != place.edited):
             gone = state.birth != place.birth
             raise ConflictError(keys.label, version=state.token, expired=gone, edited=not gone)
-        messages, failed = self._decoder.messages(found.records, found.position, whole=on_corrupt == "skip")
+        early = max(start - found.position, 0)
+        records, position = found.records[early : early + size], found.position + early
+        messages, failed = self._decoder.messages(records, position, whole=on_corrupt == "skip")
         if failed:
             if on_corrupt == "raise":
                 raise failed[0]
             self._settings.emit(Event("corrupt", keys.label, len(failed), state.version))
-        after = found.position + len(found.records)
+        after = position + len(records)
         if after >= state.version:
             return messages, None
         return messages, Place(after, state.trimmed, state.birth, state.edited)

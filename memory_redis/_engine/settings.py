@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import get_args
@@ -68,7 +68,7 @@ class Settings:
         if not isinstance(hold, timedelta) or not timedelta(seconds=1) <= hold <= timedelta(days=366):
             raise InvalidSetting("idempotency_hold must be a timedelta from 1 second to 366 days")
         if self.hooks is not None:
-            many = isinstance(self.hooks, Iterable) and not isinstance(self.hooks, str | bytes)
+            many = isinstance(self.hooks, Sequence) and not isinstance(self.hooks, str | bytes)
             if not many or not all(map(callable, self.hooks)):
                 raise InvalidSetting("hooks must be a sequence of functions, or None")
         object.__setattr__(self, "encoder", Encoder(self.codec, self.limits))
