@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+import weakref
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -28,25 +29,45 @@ from memory_redis.errors import PoolExhausted
 
 _INCOMPLETE: Final = object()
 _CHUNK: Final = 65_536
+_LOOK_AGAIN: Final = 0.05
 
 
 class _Line:
-    """An open connection: its socket, and the parser of what comes over it.
+    """A connection: its socket, and the parser of what comes over it.
 
     `used` says that it has served an exchange before.
     """
 
-    __slots__ = ("_connection", "_reader", "_seconds", "_socket", "used")
+    __slots__ = ("__weakref__", "_connection", "_reader", "_seconds", "_socket", "used")
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        # redis-py has no public name for the socket, in any release since its first.
-        self._socket: Any = connection._sock
+    def __init__(self) -> None:
+        self._connection: Connection | None = None
+        self._socket: Any = None
         self._reader = hiredis.Reader(
             replyError=ResponseError, protocolError=InvalidResponse, notEnoughData=_INCOMPLETE
         )
         self._seconds = 0.0
         self.used = False
+
+    def open(self, options: dict[str, Any]) -> None:
+        """Connect.
+
+        Raises:
+            NotSent: there is nobody, or nobody who answers.
+            AuthenticationError: the server wants another user or password.
+            UnsupportedServer: it is too old.
+        """
+        connection: Connection = options.pop("connection_class", Connection)(**options)
+        self._connection = connection
+        try:
+            connection.connect()
+        except AuthenticationError:
+            raise
+        except TRANSPORT as error:
+            raise NotSent from error
+        check_handshake(getattr(connection, "handshake_metadata", None))
+        # redis-py has no public name for the socket, in any release since its first.
+        self._socket = connection._sock
 
     def exchange(self, wires: Sequence[Wire], seconds: float) -> list[Any]:
         """Send calls together, give back their replies; each wait ends after so many seconds."""
@@ -71,7 +92,8 @@ class _Line:
 
     def close(self) -> None:
         """Close it; what was under way is lost."""
-        self._connection.disconnect()
+        if self._connection is not None:
+            self._connection.disconnect()
 
 
 class ConnectionChannel:
@@ -92,7 +114,10 @@ class ConnectionChannel:
     def _start(self) -> None:
         self._pid = os.getpid()
         self._free: list[_Line] = []
-        self._open = self._waiting = 0
+        # Every line that exists. An interrupt may come between any two steps below; a line that is
+        # lost by it is forgotten here by itself, and its place is free again.
+        self._lines: weakref.WeakSet[_Line] = weakref.WeakSet()
+        self._waiting = 0
         self._changed = threading.Condition()
         self._options: dict[str, Any] | None = None
 
@@ -122,40 +147,35 @@ class ConnectionChannel:
             pass
         until = time.monotonic() + seconds
         with self._changed:
-            while not self._free and self._open >= self._limit:
+            while not self._free and len(self._lines) >= self._limit:
+                left = until - time.monotonic()
+                if left <= 0:
+                    raise NotSent from PoolExhausted("no connection was free in time")
                 self._waiting += 1
                 try:
-                    if not self._changed.wait(until - time.monotonic()) and not self._free:
-                        raise NotSent from PoolExhausted("no connection was free in time")
+                    self._changed.wait(min(left, _LOOK_AGAIN))
                 finally:
                     self._waiting -= 1
             if self._free:
                 return self._free.pop()
-            self._open += 1
+            line = _Line()
+            self._lines.add(line)
         try:
-            return self._connect(max(until - time.monotonic(), 0.01))
+            self._connect(line, max(until - time.monotonic(), 0.01))
         except BaseException:
-            self._lost()
+            self._discard(line)
             raise
+        return line
 
-    def _connect(self, seconds: float) -> _Line:
+    def _connect(self, line: _Line, seconds: float) -> None:
         if self._options is None:
             self._options = connection_options(self._endpoint.url())
-        options = self._options | {
-            "socket_timeout": seconds,
-            "socket_connect_timeout": seconds,
-            "retry": Retry(NoBackoff(), 0),
-        }
-        connection: Connection = options.pop("connection_class", Connection)(**options)
+        timeouts = {"socket_timeout": seconds, "socket_connect_timeout": seconds}
         try:
-            connection.connect()
-        except AuthenticationError:
-            raise
-        except TRANSPORT as error:
+            line.open(self._options | timeouts | {"retry": Retry(NoBackoff(), 0)})
+        except NotSent:
             self._options = None  # an embedded server may have to be started again
-            raise NotSent from error
-        check_handshake(getattr(connection, "handshake_metadata", None))
-        return _Line(connection)
+            raise
 
     def _give(self, line: _Line) -> None:
         self._free.append(line)
@@ -165,7 +185,9 @@ class ConnectionChannel:
 
     def _discard(self, line: _Line) -> None:
         line.close()
-        self._lost()
+        with self._changed:
+            self._lines.discard(line)
+            self._changed.notify()
 
     def _discard_free(self) -> None:
         while True:
@@ -174,11 +196,6 @@ class ConnectionChannel:
             except IndexError:
                 return
             self._discard(line)
-
-    def _lost(self) -> None:
-        with self._changed:
-            self._open -= 1
-            self._changed.notify()
 
     def close(self) -> None:
         """Close the connections that are not in use, and release the endpoint."""

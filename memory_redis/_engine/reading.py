@@ -1,9 +1,9 @@
 """Reading a conversation: windows, pages, and the version that belongs to them.
 
 A read is plain commands in one pipeline, which costs less than a transaction or a script, and works
-on a cluster. First the range, then the meta: the position that stands on the last record tells
-whether a write came between. Where it did, or where records carry no position, the careful read
-follows: meta, length, range and meta again, until both looks at the meta agree.
+on a cluster. The birth tag, then the range, then the meta: tag and positions, which stand on the
+records, tell whether a write came between. Where it did, or where records carry no position, the
+careful read follows: meta, length, range and meta again, until both looks at the meta agree.
 """
 
 from __future__ import annotations
@@ -102,11 +102,12 @@ def _extent(start: int, stop: int, length: int) -> tuple[int, int]:
 class Reader:
     """The flows that read one conversation."""
 
-    __slots__ = ("_decoder", "_expiry", "_keys", "_meta", "_settings")
+    __slots__ = ("_birth", "_decoder", "_expiry", "_keys", "_meta", "_settings")
 
     def __init__(self, keys: ConversationKeys, settings: Settings, expiry: Expiry) -> None:
         self._keys, self._settings, self._expiry = keys, settings, expiry
         self._decoder = Decoder(keys.label, keys.owner, settings.limits)
+        self._birth = Call("HGET", ("b",), keys=(keys.meta,))
         self._meta = Call("HMGET", ("b", "v", "t", "l", "n", "e"), keys=(keys.meta,))
 
     def _quick(self, start: int, stop: int, extra: tuple[Call, ...]) -> Plan[Found]:
@@ -115,35 +116,45 @@ class Reader:
         skip = len(extra)
 
         def decode(replies: list[Any]) -> Found:
-            records, meta = replies[skip:]
+            birth, records, meta = replies[skip:]
             version, trimmed = _number(meta[1]), _number(meta[2])
-            length = version - trimmed
-            first, count = _extent(start, stop, length)
-            steady = len(records) == count and (
-                position_of(records[-1]) == trimmed + first + count - 1 if records else length == 0
-            )
+            first, count = _extent(start, stop, version - trimmed)
+            position = trimmed + first
+            steady = birth == meta[0] and len(records) == count
+            if records:
+                ends = position_of(records[0]), position_of(records[-1])
+                steady = steady and ends == (position, position + count - 1)
+            else:
+                steady = steady and version == trimmed
             state = State(
                 meta[0] or b"", version, trimmed, meta[3] or b"", _number(meta[4]), _number(meta[5]), False
             )
-            # Only the newest record shows that nothing was appended before the meta was read.
-            steady = steady and (not records or first + count == length)
-            return Found(state, records, trimmed + first, steady, replies[:skip])
+            return Found(state, records, position, steady, replies[:skip])
 
-        calls = (*extra, Call("LRANGE", (start, stop), keys=(keys.messages,)), self._meta)
+        calls = (
+            *extra,
+            self._birth,
+            Call("LRANGE", (start, stop), keys=(keys.messages,)),
+            self._meta,
+        )
         return Plan(calls, decode, keys.label)
 
-    def _careful(self, start: int, stop: int) -> Plan[Found]:
+    def _careful(self, start: int, stop: int, extra: tuple[Call, ...] = ()) -> Plan[Found]:
         """As `_quick`, whatever stands there."""
         keys = self._keys
+        skip = len(extra)
 
         def decode(replies: list[Any]) -> Found:
-            meta, length, records, after = replies
+            meta, length, records, after = replies[skip:]
             state = _state(meta, length)
             first, count = _extent(start, stop, length)
             steady = meta[0] == after[0] and meta[1] == after[1] and meta[3] == after[2]
-            return Found(state, records, state.trimmed + first, steady and len(records) == count, [])
+            return Found(
+                state, records, state.trimmed + first, steady and len(records) == count, replies[:skip]
+            )
 
         calls = (
+            *extra,
             self._meta,
             Call("LLEN", keys=(keys.messages,)),
             Call("LRANGE", (start, stop), keys=(keys.messages,)),
@@ -152,7 +163,9 @@ class Reader:
         return Plan(calls, decode, keys.label)
 
     def _read(self, start: int, stop: int, extra: tuple[Call, ...] = ()) -> Flow[Found]:
-        found: Found = yield self._quick(start, stop, extra)
+        # An empty range has no record that could show its position.
+        read = self._careful if start > stop >= 0 else self._quick
+        found: Found = yield read(start, stop, extra)
         replies = found.extra
         while not found.steady:
             found = yield self._careful(start, stop)

@@ -11,7 +11,7 @@ import sys
 import time
 from types import FrameType
 
-from memory_redis import AppendId, RedisMemory, human
+from memory_redis import AppendId, ConversationInfo, History, RedisMemory, StoredMessage, human
 
 INTERRUPTS = 600
 armed = False
@@ -23,21 +23,29 @@ def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
 
+def messages_of(memory: RedisMemory, info: ConversationInfo) -> list[StoredMessage]:
+    """The messages of a listed conversation, in the order in which they were made."""
+    messages = memory.history(info.user_id, info.conversation_id).load().messages
+    assert [message.text for message in messages] == sorted((m.text for m in messages), key=int)
+    return messages
+
+
 def main(url: str, namespace: str) -> None:
     """Each call is interrupted at a random point; then another conversation must show its own data."""
     global armed
     signal.signal(signal.SIGALRM, interrupt)
     chance = random.Random(7)
     memory = RedisMemory.from_url(url, namespace=namespace, max_connections=2, deadline=3)
-    mine, other = memory.history("ann", "mine"), memory.history("ben", "other")
+    other = memory.history("ben", "other")
     other.append(human("other"))
-    mine.append(human("start"))
     done: set[str] = set()
     ids: dict[str, AppendId] = {}
+    histories: dict[str, History] = {}
     interrupts = 0
     while interrupts < INTERRUPTS:
         text = str(len(ids))
         ids[text] = AppendId.new()
+        mine = histories[text] = memory.history("ann", f"mine {len(ids) // 100}")
         try:
             armed = True
             signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.00001, 0.0006))
@@ -52,13 +60,11 @@ def main(url: str, namespace: str) -> None:
         began = time.monotonic()
         assert [message.text for message in other.load().messages] == ["other"]
         assert time.monotonic() - began < 2, "no connection was left"
-    stored = [message.text for message in mine.load().messages][1:]
+    stored = [message.text for info in memory.conversations("ann") for message in messages_of(memory, info)]
     assert len(stored) == len(set(stored))
     assert done <= set(stored)
-    assert stored == sorted(stored, key=int)
-    recent = list(ids)[-200:]
-    for text in recent:
-        assert (mine.settle(ids[text]) is not None) == (text in stored)
+    for text, append_id in ids.items():
+        assert (histories[text].settle(append_id) is not None) == (text in stored)
     memory.close()
     print(len(stored))
 

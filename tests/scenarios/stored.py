@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,8 @@ import pytest
 import redis
 
 from memory_redis import Snapshot, StoredMessage, ai, tool
-from tests.support.servers import binaries
+from tests.support.fault_proxy import FaultProxy
+from tests.support.servers import Server, binaries, wait_until
 
 real_servers = pytest.mark.parametrize("server", [binary.version for binary in binaries()], indirect=True)
 """For what fakeredis cannot do (see memory_redis.testing): the test runs on real servers only."""
@@ -77,6 +79,14 @@ async def take_turn(
         await meanwhile()
         turn.add(*messages)
     return turn
+
+
+@contextmanager
+def proxied(server: Server) -> Iterator[tuple[FaultProxy, str]]:
+    """A fault proxy in front of a server, and its URL; whoever uses it has closed before it stops."""
+    with FaultProxy(server.address) as proxy:
+        yield proxy, f"redis://127.0.0.1:{proxy.port}/0"
+        wait_until(lambda: not proxy.links, "the proxy's connections are closed")
 
 
 class Backup:

@@ -45,6 +45,20 @@ async def test_all_messages_of_a_long_history_come_in_order(
     assert positions(tail) == list(range(count + 1))[-(LONG + 100) :]
 
 
+async def test_a_window_of_several_pages_reads_on_past_corrupt_records(
+    memory: MakeMemory, raw: redis.Redis, keys: Names
+) -> None:
+    """F10: under skip the last n are the last n valid ones, at any n."""
+    history = memory().history("ann", "c1")
+    await history.append(human("1"))
+    fill(raw, keys, LONG + 60)
+    for at in range(LONG + 10, LONG + 60):
+        raw.lset(keys.messages, at, b"rubbish")
+    snapshot = await history.load(LastMessages(LONG + 5), on_corrupt="skip")
+    assert positions(snapshot) == list(range(5, LONG + 10))
+    assert len(snapshot.skipped) == 50
+
+
 @contextmanager
 def writing(url: str, namespace: str, **options: object) -> Iterator[None]:
     """Appends to ("ann", "c1") in another thread, one after the other, until the block ends."""

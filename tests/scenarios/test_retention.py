@@ -65,7 +65,7 @@ async def test_the_cap_never_separates_parallel_calls_from_their_results(coded: 
             await history.append(message)
             loaded = (await history.load()).messages
             assert orphans(loaded) == []
-            assert len(loaded) <= cap
+            assert len(loaded) == await history.count() <= cap
         await history.append(*turn)
         loaded = (await history.load()).messages
         assert orphans(loaded) == []
@@ -107,7 +107,7 @@ async def test_a_result_far_behind_its_call_is_not_left_alone(coded: MakeMemory)
     assert len([message async for message in history.iterate()]) <= 50
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 async def test_no_schedule_of_agents_leaves_an_orphan(coded: MakeMemory, seed: int) -> None:
     """F16, F14, the promise of windows: three agents write at random; every read is a valid sequence."""
     chance = random.Random(seed)

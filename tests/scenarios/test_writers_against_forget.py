@@ -14,8 +14,7 @@ import pytest
 import redis
 
 from memory_redis import AsyncRedisMemory, HistoryCleared, RedisMemory, human
-from tests.scenarios.stored import keys_in, real_servers
-from tests.support.fault_proxy import FaultProxy
+from tests.scenarios.stored import keys_in, proxied, real_servers
 from tests.support.servers import Server
 
 pytestmark = pytest.mark.anyio
@@ -100,9 +99,9 @@ async def write_in_tasks(crowd: Crowd) -> None:
 @real_servers
 async def test_no_list_is_ever_outside_the_index(server: Server, raw: redis.Redis, namespace: str) -> None:
     """Decision 12, S8: after seconds of writers against forget, clear and listing a SCAN finds none."""
-    with FaultProxy(server.address) as slow:
-        slow.delay(0.001, jitter=0.001)  # widens the gaps between the trips of one append
-        crowd = Crowd(f"redis://127.0.0.1:{slow.port}/0", namespace)
+    with proxied(server) as (proxy, slow):
+        proxy.delay(0.001, jitter=0.001)  # widens the gaps between the trips of one append
+        crowd = Crowd(slow, namespace)
         quick = Crowd(server.url, namespace)
         for work in (crowd.write, crowd.write, crowd.forget, crowd.list):
             crowd.start(work)
@@ -130,8 +129,8 @@ async def test_an_append_and_a_forget_at_one_moment_agree(
     server: Server, raw: redis.Redis, namespace: str, first: str
 ) -> None:
     """Decision 12, S8: an append that entered the index and is held up there is listed, or not stored."""
-    with FaultProxy(server.address) as proxy:
-        slow = RedisMemory.from_url(f"redis://127.0.0.1:{proxy.port}/0", namespace=namespace)
+    with proxied(server) as (proxy, address):
+        slow = RedisMemory.from_url(address, namespace=namespace)
         quick = RedisMemory.from_url(server.url, namespace=namespace)
         with slow, quick:
             for number in range(25):

@@ -377,7 +377,7 @@ class FaultProxy:
         except (OSError, ValueError):
             link.kill()
         except asyncio.CancelledError:
-            pass  # the proxy is stopping
+            link.kill()  # the proxy is stopping
         finally:
             self.links.discard(link)
 

@@ -2,8 +2,8 @@
 
     python -m tests.unit.decode_memory LIMIT [NAME…]
 
-LIMIT is the most bytes a record may have; each record comes close to it. A line per record: name, bytes of memory.
-Without names: all records.
+LIMIT is the most bytes a record may have; each record comes close to it. Prints a line per record: its name,
+and the bytes of memory. Without names: all records.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import sys
 from collections.abc import Callable
 
 from memory_redis import Limits, human
-from tests.unit.records import HEADER_BYTES, decoded, encoded
+from tests.unit.records import HEADER_BYTES, crafted, decoded, stored
 
 
 def records(limit: int) -> dict[str, Callable[[], bytes]]:
     """Records that make much of few bytes."""
-    head = encoded(human("x"))[0][:HEADER_BYTES] + b"\x82\xa7content\xa0"
+    head = b"\x82\xa7content\xa0"
 
     def packed(unit: bytes, field: bytes = b"\xa1x") -> Callable[[], bytes]:
-        count = (limit - len(head) - len(field) - 5) // len(unit)
-        return lambda: head + field + b"\xdd" + count.to_bytes(4) + unit * count
+        count = (limit - HEADER_BYTES - len(head) - len(field) - 5) // len(unit)
+        return lambda: crafted(head + field + b"\xdd" + count.to_bytes(4) + unit * count)
 
     def json(unit: bytes, field: bytes, kind: bytes = b"ai") -> Callable[[], bytes]:
         before = b'{"type":"' + kind + b'","data":{"content":"","' + field + b'":['
@@ -58,7 +58,7 @@ def peak() -> int:
 
 def main() -> None:
     limits = Limits(record_bytes=int(sys.argv[1]))
-    decoded(encoded(human("x")) + encoded(human("x"), codec="json"), limits=limits)
+    decoded([stored(human("x")), stored(human("x"), "json")], limits=limits)
     for name, make in records(limits.record_bytes).items():
         if sys.argv[2:] and name not in sys.argv[2:]:
             continue

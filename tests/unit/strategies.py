@@ -17,7 +17,7 @@ KNOWN = {
 }
 
 
-def examples(count: int) -> Any:
+def examples(count: int) -> settings:
     """So many examples, however slow the machine is."""
     return settings(max_examples=count, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -81,7 +81,9 @@ any_messages = _messages(any_scalars)
 
 
 # ids that would break a key that is put together carelessly
-_awkward = st.sampled_from([*"{}:%~\0*?[]\\^- /@._ab0", "%3A", "%257E", "}:{", "~", "é", "e\u0301", "\U0001f600"])
+_awkward = st.sampled_from(
+    [*"{}:%~\0*?[]\\^- /@._ab0", "%3A", "%257E", "}:{", "~", "é", "e\u0301", "\U0001f600"]
+)
 ids = st.one_of(
     st.lists(_awkward, min_size=1, max_size=8).map("".join),
     st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30),

@@ -18,7 +18,7 @@ MIB = 1024 * 1024
     ids=["every kind", "the worst at the default limit"],
 )
 def test_decoding_hostile_bytes_takes_a_bounded_multiple_of_the_limit(limit: int, names: list[str]) -> None:
-    """Decision 16, F12: at most 80 times the limit of a record and 20 MB, in both formats; seen by the kernel."""
+    """Decision 16, F12: at most 80 times the limit of a record and 20 MB, by the kernel's count."""
     command = [sys.executable, "-m", "tests.unit.decode_memory", str(limit), *names]
     run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert run.returncode == 0, run.stderr

@@ -6,51 +6,63 @@ from datetime import UTC, datetime
 
 import pytest
 
-from memory_redis import CorruptRecord, StoredMessage, UnsupportedFormat, ai, chat, function, human, system, tool
-from tests.unit.records import CODECS, HEADER_BYTES, LABEL, OWNER, decoded, encoded, read
+from memory_redis import (
+    CorruptRecord,
+    RecordError,
+    StoredMessage,
+    UnsupportedFormat,
+    ai,
+    chat,
+    function,
+    human,
+    system,
+    tool,
+)
+from tests.unit.records import CODECS, HEADER_BYTES, LABEL, OWNER, decoded, encoded, read, stamped, stored
 
 CALLS = [{"name": "add", "args": {"x": 1}, "id": "c1"}]
 
-# format, type, flags, counter | tokens | content bytes | time, position: stamped by the server | owner | msgpack
+# format | CRC-32 of what follows | type, flags, token counter | tokens | bytes of content | owner | msgpack
+# The append script puts time and position behind the first byte.
 GOLDEN: dict[str, tuple[StoredMessage, str, bytes]] = {
     "human": (
         human("hi", name="ann"),
-        "01010000 00000000 00000002 000000000000 000000000000 0123456789abcdef",
+        "01 44a6948f 010000 00000000 00000002 0123456789abcdef",
         b"\x82\xa7content\xa2hi\xa4name\xa3ann",
     ),
     "ai": (
         ai("é", tool_calls=CALLS),
-        "01020100 00000000 00000002 000000000000 000000000000 0123456789abcdef",
+        "01 b42ee4b2 020100 00000000 00000002 0123456789abcdef",
         b"\x82\xa7content\xa2\xc3\xa9\xaatool_calls\x91\x83\xa4name\xa3add\xa4args\x81\xa1x\x01\xa2id\xa2c1",
     ),
     "system": (
         system(""),
-        "01030000 00000000 00000000 000000000000 000000000000 0123456789abcdef",
+        "01 55119fd6 030000 00000000 00000000 0123456789abcdef",
         b"\x81\xa7content\xa0",
     ),
     "tool": (
         tool("3", tool_call_id="c1"),
-        "01040000 00000000 00000001 000000000000 000000000000 0123456789abcdef",
+        "01 04505e65 040000 00000000 00000001 0123456789abcdef",
         b"\x82\xa7content\xa13\xactool_call_id\xa2c1",
     ),
     "function": (
         function("3", name="add"),
-        "01050000 00000000 00000001 000000000000 000000000000 0123456789abcdef",
+        "01 7e237e0f 050000 00000000 00000001 0123456789abcdef",
         b"\x82\xa7content\xa13\xa4name\xa3add",
     ),
     "chat": (
         chat("yo", role="critic"),
-        "01060000 00000000 00000002 000000000000 000000000000 0123456789abcdef",
+        "01 d3f796a5 060000 00000000 00000002 0123456789abcdef",
         b"\x82\xa7content\xa2yo\xa4role\xa6critic",
     ),
     "remove": (
         StoredMessage(type="remove", data={"id": "h1"}),
-        "01070000 00000000 00000000 000000000000 000000000000 0123456789abcdef",
+        "01 b100817e 070000 00000000 00000000 0123456789abcdef",
         b"\x81\xa2id\xa2h1",
     ),
     "partial answer": (
         ai("a", response_metadata={"partial": True}),
-        "01020200 00000000 00000001 000000000000 000000000000 0123456789abcdef",
+        "01 3d87712d 020200 00000000 00000001 0123456789abcdef",
         b"\x82\xa7content\xa1a\xb1response_metadata\x81\xa7partial\xc3",
     ),
 }
@@ -58,7 +70,7 @@ GOLDEN: dict[str, tuple[StoredMessage, str, bytes]] = {
 
 @pytest.mark.parametrize("name", GOLDEN)
 def test_a_message_is_written_to_these_bytes(name: str) -> None:
-    """Decision 18, J02: golden bytes of format 1; type, flags and sizes stand where scripts look for them."""
+    """Decision 13, 18, J02: golden bytes of format 1; type and flags stand where scripts look for them."""
     message, header, body = GOLDEN[name]
     assert encoded(message) == [bytes.fromhex(header) + body]
 
@@ -68,10 +80,11 @@ def test_these_bytes_are_read_as_the_message(name: str) -> None:
     """Decision 18, J01: what this release wrote, with the server's time in it, later ones read."""
     message, header, body = GOLDEN[name]
     head = bytes.fromhex(header)
-    stamped = head[:12] + (1_700_000_000_123).to_bytes(6) + (7).to_bytes(6) + head[24:] + body
-    back = read(stamped)
+    record = head[:1] + (1_700_000_000_123).to_bytes(6) + (7).to_bytes(6) + head[1:] + body
+    back = read(record)
     assert back == message
     assert back.stored_at == datetime(2023, 11, 14, 22, 13, 20, 123_000, tzinfo=UTC)
+    assert record == stamped(encoded(message)[0], position=7)
 
 
 GOLDEN_JSON = {
@@ -98,7 +111,7 @@ def test_this_json_is_read_as_the_message(name: str) -> None:
 def test_the_header_counts_the_bytes_of_the_text() -> None:
     """Decision 13: content bytes, for token rules that follow from them; texts and text blocks, in UTF-8."""
     message = human(["é", {"type": "text", "text": "😀"}, {"type": "image", "url": "x" * 50}])
-    assert int.from_bytes(encoded(message)[0][8:12]) == 2 + 4
+    assert int.from_bytes(stored(message)[24:28]) == 2 + 4
 
 
 @pytest.mark.parametrize(
@@ -118,13 +131,14 @@ def test_the_header_counts_the_bytes_of_the_text() -> None:
 )
 def test_the_flags_say_what_trimming_has_to_know(message: StoredMessage, flag: int) -> None:
     """Decision 13, 27: a message that calls tools, in either of LangChain's forms, and a partial answer."""
-    assert encoded(message)[0][2] == flag
+    assert stored(message)[18] == flag
+    assert read(stored(message), whole=False).has_calls == bool(flag & 1)
 
 
 @pytest.mark.parametrize("format_byte", [2, 3, 17, 31])
 def test_a_format_of_a_later_release_is_unsupported(format_byte: int) -> None:
     """Decision 18: upgrade the reader; the record is not called corrupt."""
-    record = bytes([format_byte]) + encoded(human("x"))[0][1:]
+    record = bytes([format_byte]) + stored(human("x"))[1:]
     with pytest.raises(UnsupportedFormat) as caught:
         read(record)
     assert caught.value.position == 0
@@ -138,13 +152,13 @@ def test_a_format_of_a_later_release_is_unsupported(format_byte: int) -> None:
 def test_any_other_first_byte_is_corrupt(first: int) -> None:
     """S1: it is neither a format of ours nor JSON."""
     with pytest.raises(CorruptRecord):
-        read(bytes([first]) + encoded(human("x"))[0][1:])
+        read(bytes([first]) + stored(human("x"))[1:])
 
 
 def test_a_record_of_another_conversation_is_corrupt() -> None:
     """S9: the owner tag turns a mix-up of connections or keys into an error; no content comes out."""
     for codec in CODECS:
-        record = encoded(human("hunter2"), codec=codec)[0]
+        record = stored(human("hunter2"), codec)
         other = record.replace(OWNER, bytes(8)).replace(OWNER.hex().encode(), b"00" * 8)
         assert other != record
         with pytest.raises(CorruptRecord, match="another conversation") as caught:
@@ -160,16 +174,25 @@ def test_an_owner_that_is_no_tag_of_ours_is_refused(owner: str) -> None:
         read(record)
 
 
+def test_a_damaged_byte_is_noticed_before_the_data_is_asked_for() -> None:
+    """F12, decision 19: all but time and position is under the checksum, so a load finds out."""
+    record = stored(human("some text", name="ann"))
+    for at in (0, *range(13, len(record))):
+        broken = record[:at] + bytes([record[at] ^ 0x10]) + record[at + 1 :]
+        with pytest.raises(RecordError):
+            read(broken, whole=False)
+
+
 def test_a_json_record_without_owner_is_read() -> None:
-    """Requirement 2c: as LangChain wrote it; it has no time of ours."""
+    """As LangChain wrote it; it has no time of ours."""
     message = read(b'{"type":"human","data":{"content":"x"}}')
     assert message == human("x")
     assert message.stored_at is None
 
 
 def test_a_bad_record_hides_none_of_its_neighbours() -> None:
-    """S1, P10, F12: each record stands for itself; the error names the position among all messages ever appended."""
-    good = encoded(human("a"), ai("b"), human("c"))
+    """S1, P10, F12: each record stands for itself; the error names the position among all ever appended."""
+    good = [stored(human("a")), stored(ai("b")), stored(human("c"))]
     found, failed = decoded([good[0], b"junk", good[1], good[2][:-1], b"\x02x", good[2]], position=40)
     assert [(message.seq, message.text) for message in found] == [(40, "a"), (42, "b"), (45, "c")]
     assert [(type(error), error.position) for error in failed] == [  # type: ignore[attr-defined]
@@ -182,4 +205,4 @@ def test_a_bad_record_hides_none_of_its_neighbours() -> None:
 
 def test_the_header_is_as_long_as_documented() -> None:
     """Decision 13: what follows the header is the message's data and nothing else."""
-    assert encoded(system(""))[0][HEADER_BYTES:] == b"\x81\xa7content\xa0"
+    assert stored(system(""))[HEADER_BYTES:] == b"\x81\xa7content\xa0"

@@ -54,11 +54,14 @@ DEFINED = {
 
 
 def test_every_error_is_in_one_tree_and_exported() -> None:
-    """Issue 9: one `except MemoryRedisError` catches all of them; nothing is hidden in a module."""
+    """One `except MemoryRedisError` catches all of them; nothing is hidden in a module."""
     assert EXPORTED == DEFINED
     assert all(issubclass(error, MemoryRedisError) for error in EXPORTED.values())
-    assert all(sum(issubclass(base, MemoryRedisError) for base in error.__bases__) == 1
-               for error in EXPORTED.values() if error is not MemoryRedisError)
+    assert all(
+        sum(issubclass(base, MemoryRedisError) for base in error.__bases__) == 1
+        for error in EXPORTED.values()
+        if error is not MemoryRedisError
+    )
 
 
 @pytest.mark.parametrize(
@@ -75,8 +78,10 @@ def test_every_error_is_in_one_tree_and_exported() -> None:
         (AccessDenied, (ServerError,)),
     ],
 )
-def test_an_error_is_also_what_python_programs_expect(error: type[Exception], bases: tuple[type, ...]) -> None:
-    """Issue 9, decision 20: wrong values are ValueErrors, wrong ids TypeErrors, kinds stand under their kind."""
+def test_an_error_is_also_what_python_programs_expect(
+    error: type[Exception], bases: tuple[type, ...]
+) -> None:
+    """Decision 20: wrong values are ValueErrors, wrong ids TypeErrors, kinds stand under their kind."""
     assert issubclass(error, bases)
 
 
@@ -97,7 +102,12 @@ def test_every_error_is_documented_and_has_an_outcome(name: str) -> None:
 
 def test_the_outcomes() -> None:
     """P9, P3: refusals and conflicts stored nothing; the reply that was lost leaves it open."""
-    assert ConflictError("c").outcome == HistoryCleared("c").outcome == InvalidMessage("r").outcome == "not_stored"
+    assert (
+        ConflictError("c").outcome
+        == HistoryCleared("c").outcome
+        == InvalidMessage("r").outcome
+        == "not_stored"
+    )
     assert UnknownOutcome("c").outcome == "unknown"
     assert TurnAlreadyStored("c", Version()).outcome == "stored"
 
@@ -107,7 +117,9 @@ MADE: list[MemoryRedisError] = [
     InvalidSetting("text"),
     InvalidId("text"),
     InvalidMessage("reason", position=2, field="data.x"),
-    ConflictError("c0ffee", version=Version(3, b"a" * 12, b"b" * 8), missed=[human("x")], missed_count=7, edited=True),
+    ConflictError(
+        "c0ffee", version=Version(3, b"a" * 12, b"b" * 8), missed=[human("x")], missed_count=7, edited=True
+    ),
     ConflictError("c0ffee", expired=True, unsaved=[ai("y")]),
     HistoryCleared("c0ffee", unsaved=[ai("y")]),
     HistoryRolledBack("c0ffee", missed_count=2),
@@ -163,7 +175,7 @@ def shown(error: BaseException) -> str:
 
 
 def test_no_error_of_a_history_shows_content_ids_or_keys() -> None:
-    """S6, P12: conflict, clear, corrupt record, wrong type, refused message, used key; the worst content, real calls."""
+    """S6, P12: conflict, clear, corrupt record, wrong type, refused message; the worst content."""
     url, name = f"fake://{SECRET}", "secret"
     client = fake_client(fake_server(url))
     secret: Any = {SECRET: SECRET, "of pipeline caused error: ": SECRET}

@@ -38,14 +38,23 @@ TABLE: list[tuple[BaseException, type[MemoryRedisError]]] = [
     (response(OOM), StorageFull),
     (response(f"{OOM} script: 4ca238f611c9d0ae4e9a75a5dbac22aedc1e44, on @user_script:49."), StorageFull),
     (response(f"ERR Error running script (call to f_4ca238): @user_script:49: {OOM}"), StorageFull),
-    (response(f"ERR Error running script (call to f_4ca238): @user_script:49: @user_script: 49: -{OOM}"), StorageFull),
+    (
+        response(f"ERR Error running script (call to f_4ca238): @user_script:49: @user_script: 49: -{OOM}"),
+        StorageFull,
+    ),
     (redis_errors.OutOfMemoryError("command not allowed when used memory > 'maxmemory'."), StorageFull),
-    (response("MISCONF Redis is configured to save RDB snapshots, but it's currently unable to"), StorageFull),
+    (
+        response("MISCONF Redis is configured to save RDB snapshots, but it's currently unable to"),
+        StorageFull,
+    ),
     (response(WRONG), WrongType),
     (response(f"{WRONG} script: 4ca238f611, on @user_script:49."), WrongType),
     (response(f"ERR Error running script (call to f_4ca238): @user_script:49: {WRONG}"), WrongType),
     (response("NOPERM this user has no permissions to run the 'hset' command"), AccessDenied),
-    (response("ERR Error running script (call to f_4): @user_script:1: NOPERM this user has no"), AccessDenied),
+    (
+        response("ERR Error running script (call to f_4): @user_script:1: NOPERM this user has no"),
+        AccessDenied,
+    ),
     (redis_errors.NoPermissionError("this user has no permissions to run the 'hset' command"), AccessDenied),
     (response("NOAUTH Authentication required."), AccessDenied),
     (response("WRONGPASS invalid username-password pair or user is disabled."), AccessDenied),
@@ -89,7 +98,7 @@ TABLE: list[tuple[BaseException, type[MemoryRedisError]]] = [
 
 @pytest.mark.parametrize(("error", "kind"), TABLE, ids=lambda value: repr(value)[:50])
 def test_an_error_is_translated_by_what_it_means(error: BaseException, kind: type[MemoryRedisError]) -> None:
-    """Issue 9, reliability 2: in the words of Redis 6.2, 7 and Valkey, from scripts as from commands."""
+    """In the words of Redis 6.2, 7 and Valkey, from scripts as from commands."""
     verdict = translated(error)
     assert type(verdict) is kind
     assert isinstance(verdict, ServerError)
@@ -98,7 +107,7 @@ def test_an_error_is_translated_by_what_it_means(error: BaseException, kind: typ
 
 
 def test_an_error_of_this_library_stays_what_it_is() -> None:
-    """Issue 9: also where it was the reason that nothing was sent."""
+    """Also where it was the reason that nothing was sent."""
     error = UnsupportedServer("the server is version 5.0")
     assert translated(error) is error
     assert translated(not_sent(error)) is error
@@ -128,8 +137,10 @@ REPLIES = [
 def test_content_in_the_error_of_a_pipeline_is_neither_shown_nor_believed(
     content: str, reply: str, kind: type[MemoryRedisError]
 ) -> None:
-    """P12, S6, reliability 2: redis-py puts the command, and so a message, before the server's words."""
-    error = response(f"Command # 1 (RPUSH memory:{{ann:c}}:messages {content}) of pipeline caused error: {reply}")
+    """P12, S6: redis-py puts the command, and so a message, before the server's words."""
+    error = response(
+        f"Command # 1 (RPUSH memory:{{ann:c}}:messages {content}) of pipeline caused error: {reply}"
+    )
     verdict = translated(error)
     assert type(verdict) is kind
     assert SECRET not in str(verdict) + repr(verdict)
@@ -137,15 +148,20 @@ def test_content_in_the_error_of_a_pipeline_is_neither_shown_nor_believed(
     assert not is_missing_script(error)
 
 
-@pytest.mark.parametrize("word", [SECRET, f"{SECRET}: x", f"-{SECRET}", f"ERR {SECRET}", f"ERR: {SECRET}", SECRET.lower()])
+@pytest.mark.parametrize(
+    "word", [SECRET, f"{SECRET}: x", f"-{SECRET}", f"ERR {SECRET}", f"ERR: {SECRET}", SECRET.lower()]
+)
 def test_a_reply_shows_no_word_that_is_no_code_of_the_server(word: str) -> None:
     """P12: a server's text may quote arguments; only its own error codes are passed on."""
     assert SECRET.lower() not in str(translated(response(f"{word} 'argument'"))).lower()
-    assert SECRET.lower() not in str(translated(response(f"Command # 2 (X) of pipeline caused error: {word}"))).lower()
+    assert (
+        SECRET.lower()
+        not in str(translated(response(f"Command # 2 (X) of pipeline caused error: {word}"))).lower()
+    )
 
 
 def test_the_code_of_a_refusal_is_named() -> None:
-    """Issue 9: an operator wants to know which."""
+    """An operator wants to know which."""
     assert "CROSSSLOT" in str(translated(response("CROSSSLOT Keys in request don't hash to the same slot")))
     assert "NOREPLICAS" in str(translated(response("NOREPLICAS Not enough good replicas to write.")))
 
@@ -184,7 +200,7 @@ def test_no_password_or_address_is_shown(password: str) -> None:
     ids=repr,
 )
 def test_what_shows_that_nothing_was_done(error: BaseException, nothing_was_done: bool) -> None:
-    """Reliability 2: not sent or refused is not stored; anything after bytes left is unknown."""
+    """Not sent or refused is not stored; anything after bytes left is unknown."""
     assert never_sent(error) is nothing_was_done
 
 
@@ -193,7 +209,7 @@ ESCAPING = {"ChildDeadlockedError", "IncorrectPolicyType", "ExceptionType"}
 
 
 def test_every_error_of_redis_py_is_caught() -> None:
-    """P9, P12, issue 9: also those that are neither ConnectionError nor ResponseError; none reaches the caller raw."""
+    """P9, P12: also those that are neither ConnectionError nor ResponseError; none reaches the caller raw."""
     kinds: list[Any] = [kind for _, kind in inspect.getmembers(redis_errors, inspect.isclass)]
     errors = [kind for kind in kinds if issubclass(kind, Exception) and kind.__name__ not in ESCAPING]
     assert len(errors) > 25

@@ -31,7 +31,7 @@ def all_keys(user: str | None, conversation: str) -> list[str]:
 def test_different_conversations_have_no_key_in_common(
     one: tuple[str | None, str], other: tuple[str | None, str]
 ) -> None:
-    """R24, reliability 5.4: only the list of one user's conversations is shared, by that user's conversations."""
+    """R24: only the list of one user's conversations is shared, by that user's conversations."""
     shared = set(all_keys(*one)) & set(all_keys(*other))
     if one == other:
         assert shared == set(all_keys(*one))
@@ -42,7 +42,7 @@ def test_different_conversations_have_no_key_in_common(
 
 
 def test_every_pair_of_awkward_ids_has_keys_of_its_own() -> None:
-    """R24, H09, reliability 5.4: joins of awkward pieces, as users, conversations and sessions, all at once."""
+    """R24, H09: joins of awkward pieces, as users, conversations and sessions, all at once."""
     pieces = ["a", "b", ":", "%", "}", "{", "~", "%3A", "*", "\0", "é"]
     names = sorted({"".join(pair) for pair in product(pieces, repeat=2)} | set(pieces))
     seen: dict[str, tuple[str | None, str]] = {}
@@ -56,7 +56,7 @@ def test_every_pair_of_awkward_ids_has_keys_of_its_own() -> None:
 @given(user=users, conversation=ids)
 @examples(400)
 def test_the_keys_of_a_conversation_share_one_slot(user: str | None, conversation: str) -> None:
-    """Issue 3, G08, G09: by the function that Redis Cluster uses; ids cannot break or steer the hash tag."""
+    """G08, G09: by the function that Redis Cluster uses; ids cannot break or steer the hash tag."""
     keys = ConversationKeys("memory", user, conversation)
     assert key_slot(keys.messages.encode()) == key_slot(keys.meta.encode())
     tag = keys.messages[keys.messages.index("{") + 1 : keys.messages.index("}")]
@@ -67,7 +67,7 @@ def test_the_keys_of_a_conversation_share_one_slot(user: str | None, conversatio
 @given(user=users, conversation=ids)
 @examples(400)
 def test_a_key_is_short_and_made_of_safe_characters(user: str | None, conversation: str) -> None:
-    """Reliability 5.4, H09: exactly one pair of braces, nothing that a pattern would take for a wildcard, bounded."""
+    """H09: exactly one pair of braces, nothing that a pattern would take for a wildcard, bounded."""
     for key in all_keys(user, conversation):
         assert re.fullmatch(r"memory:\{[A-Za-z0-9_.@%~-]*(:[A-Za-z0-9_.@%~-]+)?\}:[a-z]+", key)
         assert (key.count("{"), key.count("}")) == (1, 1)
@@ -78,7 +78,10 @@ def test_a_key_is_short_and_made_of_safe_characters(user: str | None, conversati
 @examples(100)
 def test_keys_depend_on_nothing_but_the_ids(user: str | None, conversation: str) -> None:
     """H13: whoever asks, from the cache or not, gets the same keys, tag and label."""
-    fresh, cached = ConversationKeys("memory", user, conversation), conversation_keys("memory", user, conversation)
+    fresh, cached = (
+        ConversationKeys("memory", user, conversation),
+        conversation_keys("memory", user, conversation),
+    )
     for name in ConversationKeys.__slots__:
         assert getattr(fresh, name) == getattr(cached, name)
     assert fresh.conversation_id == conversation
@@ -143,7 +146,7 @@ GOLDEN = {
 
 @pytest.mark.parametrize("ids", GOLDEN, ids=lambda pair: repr(pair)[:40])
 def test_these_ids_have_these_keys(ids: tuple[str, str | None, str]) -> None:
-    """Decision 18, J02, design 4: golden keys and owner tags; a change would make all that is stored invisible."""
+    """Decision 18, J02: golden keys and owner tags; a change would make all that is stored invisible."""
     messages, meta, index, owner = GOLDEN[ids]
     keys = ConversationKeys(*ids)
     assert (keys.messages, keys.meta, keys.index) == (messages, meta, index)
@@ -164,7 +167,7 @@ def test_different_conversations_have_different_owner_tags(
 
 @pytest.mark.parametrize("text", ["é", "Å", "ñ", "한"])
 def test_ids_are_not_normalised(text: str) -> None:
-    """Reliability 5.4: NFC and NFD are two accounts, as are upper and lower case, and blanks count."""
+    """NFC and NFD are two accounts, as are upper and lower case, and blanks count."""
     composed, apart = unicodedata.normalize("NFC", text), unicodedata.normalize("NFD", text)
     assert composed != apart
     forms = {composed, apart, composed.upper(), f" {composed}", f"{composed} ", f"{composed}\0"}
@@ -181,7 +184,7 @@ def test_users_are_spread_over_the_slots() -> None:
 
 
 def test_a_session_is_no_conversation_of_any_user() -> None:
-    """Design 4: a session is in no index; no user id, however odd, reaches it."""
+    """A session is in no index; no user id, however odd, reaches it."""
     session = ConversationKeys("memory", None, "s1")
     assert session.index is None
     for user in (":", "%", "", " ", "None", "\0", "{:s1}"):
@@ -196,7 +199,11 @@ NO_IDS: list[Any] = [None, 5, 0, True, 1.5, b"ann", [], ["ann"], {}, ("ann",), o
 def test_an_id_that_is_no_text_is_refused(bad: Any) -> None:
     """Decision 20, R19, R23, E12: a TypeError; nothing is coerced, and no default conversation is shared."""
     with RedisMemory.from_url("fake://") as memory:
-        calls = [lambda: memory.history(bad, "c"), lambda: memory.history("ann", bad), lambda: memory.session(bad)]
+        calls = [
+            lambda: memory.history(bad, "c"),
+            lambda: memory.history("ann", bad),
+            lambda: memory.session(bad),
+        ]
         for call in [*calls, lambda: memory.conversations(bad), lambda: memory.forget(bad)]:
             with pytest.raises(InvalidId) as caught:
                 call()
@@ -206,9 +213,13 @@ def test_an_id_that_is_no_text_is_refused(bad: Any) -> None:
 
 @pytest.mark.parametrize("bad", ["\ud800", "a\udfffb", "\ud83d\ude00", "x" * 300 + "\udc00"], ids=ascii)
 def test_an_id_with_half_of_a_character_is_refused(bad: str) -> None:
-    """Reliability 5.4: to replace it would make one account of two."""
+    """To replace it would make one account of two."""
     with RedisMemory.from_url("fake://") as memory:
-        calls = [lambda: memory.history(bad, "c"), lambda: memory.history("ann", bad), lambda: memory.session(bad)]
+        calls = [
+            lambda: memory.history(bad, "c"),
+            lambda: memory.history("ann", bad),
+            lambda: memory.session(bad),
+        ]
         for call in [*calls, lambda: memory.conversations(bad), lambda: memory.forget(bad)]:
             with pytest.raises(InvalidId, match="surrogate") as caught:
                 call()
@@ -244,7 +255,7 @@ def test_a_kind_of_text_as_id_means_its_text(name: str) -> None:
 
 @pytest.mark.parametrize("namespace", ["memory", "app:prod", "a/b", "x@y.z", "A-1_b", "x" * 100])
 def test_a_namespace_begins_every_key(namespace: str) -> None:
-    """Design 4, H15: memories with different namespaces share nothing."""
+    """H15: memories with different namespaces share nothing."""
     keys = ConversationKeys(namespace, "ann", "c")
     assert keys.messages == f"{namespace}:{{ann:c}}:messages"
     RedisMemory.from_url("fake://", namespace=namespace).close()
@@ -252,10 +263,30 @@ def test_a_namespace_begins_every_key(namespace: str) -> None:
 
 @pytest.mark.parametrize(
     "namespace",
-    ["", " ", "a b", "a{b", "a}b", "{}", "a*", "a?", "[a]", "a\\", "a\n", "a\0", "é", "%", "~", "x" * 101, None, 5, b"a"],
+    [
+        "",
+        " ",
+        "a b",
+        "a{b",
+        "a}b",
+        "{}",
+        "a*",
+        "a?",
+        "[a]",
+        "a\\",
+        "a\n",
+        "a\0",
+        "é",
+        "%",
+        "~",
+        "x" * 101,
+        None,
+        5,
+        b"a",
+    ],
     ids=repr,
 )
 def test_a_namespace_that_could_break_keys_is_refused(namespace: Any) -> None:
-    """Reliability 5.4: no braces, no wildcards, checked when the memory is made."""
+    """No braces, no wildcards, checked when the memory is made."""
     with pytest.raises(InvalidSetting):
         RedisMemory.from_url("fake://", namespace=namespace)

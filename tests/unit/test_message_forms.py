@@ -1,4 +1,4 @@
-"""The forms in which LangChain Python and LangChain.js wrote messages: requirements 2a, 2b and 2c."""
+"""The forms in which LangChain Python and LangChain.js wrote messages, by age and by class."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ PYTHON: list[tuple[str, StoredMessage]] = [
         human("hi", name="ann", id="h1"),
     ),
     (
-        '{"type": "ai", "data": {"content": "", "additional_kwargs": {}, "response_metadata": {}, "type": "ai",'
-        ' "name": null, "id": null, "tool_calls": [{"name": "add", "args": {"x": 1}, "id": "c1",'
-        ' "type": "tool_call"}], "invalid_tool_calls": [], "usage_metadata": null}}',
+        '{"type": "ai", "data": {"content": "", "additional_kwargs": {}, "response_metadata": {},'
+        ' "type": "ai", "name": null, "id": null, "tool_calls": [{"name": "add", "args": {"x": 1},'
+        ' "id": "c1", "type": "tool_call"}], "invalid_tool_calls": [], "usage_metadata": null}}',
         ai("", tool_calls=[CALL]),
     ),
     (
-        '{"type": "tool", "data": {"content": "3", "additional_kwargs": {}, "response_metadata": {}, "type": "tool",'
-        ' "name": "add", "id": null, "tool_call_id": "c1", "artifact": {"raw": [1, 2]}, "status": "success"}}',
+        '{"type": "tool", "data": {"content": "3", "additional_kwargs": {}, "response_metadata": {},'
+        ' "type": "tool", "name": "add", "id": null, "tool_call_id": "c1", "artifact": {"raw": [1, 2]},'
+        ' "status": "success"}}',
         tool("3", tool_call_id="c1", name="add", artifact={"raw": [1, 2]}),
     ),
     (
@@ -92,7 +93,10 @@ JAVASCRIPT: list[tuple[str, StoredMessage]] = [
     ('{"type":"generic","role":"critic","text":"hello"}', chat("hello", role="critic")),
     ('{"type":"human","text":""}', human("")),
     ('{"type":"human","data":{"content":"hello","role":"user"}}', human("hello", role="user")),
-    ('{"type":"human","data":{"content":"hello","name":"ann","additional_kwargs":{}}}', human("hello", name="ann")),
+    (
+        '{"type":"human","data":{"content":"hello","name":"ann","additional_kwargs":{}}}',
+        human("hello", name="ann"),
+    ),
     (
         '{"type":"ai","data":{"content":"par","tool_calls":[],"invalid_tool_calls":[],"tool_call_chunks":[],'
         '"additional_kwargs":{},"response_metadata":{}}}',
@@ -103,13 +107,13 @@ JAVASCRIPT: list[tuple[str, StoredMessage]] = [
 
 @pytest.mark.parametrize(("text", "message"), PYTHON + JAVASCRIPT, ids=lambda value: str(value)[:60])
 def test_a_record_of_langchain_is_read(text: str, message: StoredMessage) -> None:
-    """Requirements 2a, 2b, 2c: what either library wrote in any of its layouts is one message here."""
+    """What either library wrote in any of its layouts is one message here."""
     assert read(text.encode()) == message
     assert StoredMessage.model_validate_json(text) == message
     assert StoredMessage.model_validate(json.loads(text)) == message
 
 
-CHUNKS = {
+CHUNKS: dict[str, tuple[str, dict[str, Any]]] = {
     "AIMessageChunk": ("ai", {"tool_calls": [CALL]}),
     "HumanMessageChunk": ("human", {"name": "ann"}),
     "SystemMessageChunk": ("system", {}),
@@ -133,7 +137,7 @@ def test_a_streamed_chunk_is_a_message(chunk: str) -> None:
 
 @pytest.mark.parametrize(("text", "message"), PYTHON + JAVASCRIPT, ids=lambda value: str(value)[:60])
 def test_what_was_read_is_written_as_langchain_writes_it(text: str, message: StoredMessage) -> None:
-    """Requirement 2c: the JSON codec writes plain types, explicit content and every field that LangChain writes."""
+    """The JSON codec writes plain types, explicit content and every field that LangChain writes."""
     written = json.loads(encoded(message, codec="json")[0])
     data = written["data"]
     assert written["type"] == data["type"] == message.type
@@ -146,7 +150,7 @@ def test_what_was_read_is_written_as_langchain_writes_it(text: str, message: Sto
 
 
 def test_json_is_written_byte_for_byte_in_the_layout_of_langchain() -> None:
-    """Requirement 2a: order of the fields, nulls and text as UTF-8; what is ours stands beside type and data."""
+    """Order of the fields, nulls and text as UTF-8; what is ours stands beside type and data."""
     record = encoded(ai("é", tool_calls=[CALL]), codec="json")[0]
     assert record.decode() == (
         '{"type":"ai","owner":"0123456789abcdef","data":{"content":"é","additional_kwargs":{},"response_metadata":{},'
@@ -168,8 +172,10 @@ def test_a_half_of_a_character_from_javascript_is_replaced() -> None:
 
 
 def test_other_top_level_keys_are_ignored() -> None:
-    """Requirement 2a: only type and data make the message; a foreign seq or stored_ms is no place of ours."""
-    record = b'{"id":"x","type":"human","data":{"content":"hi"},"lc":1,"seq":99,"stored_ms":5,"stored_at":"noon"}'
+    """Only type and data make the message; a foreign seq or stored_ms is no place of ours."""
+    record = (
+        b'{"id":"x","type":"human","data":{"content":"hi"},"lc":1,"seq":99,"stored_ms":5,"stored_at":"noon"}'
+    )
     message = read(record)
     assert message == human("hi")
     assert message.seq == 0
@@ -208,7 +214,7 @@ BAD: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_what_is_no_message_is_refused(name: str) -> None:
-    """R78, S1, S2, T15: unknown types and incomplete data are errors; the constructor form is never revived."""
+    """R78, S1, S2, T15: unknown types and incomplete data are errors; no constructor form is revived."""
     with pytest.raises(ValidationError):
         StoredMessage.model_validate(BAD[name])
     with pytest.raises(CorruptRecord):

@@ -25,11 +25,19 @@ MODES: list[Any] = ["validation", "serialization"]
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_json_schema_has_type_and_data_and_nothing_of_ours(mode: Any) -> None:
-    """Issue 1, decision 15: pydantic gives the schema, of what goes in and of what comes out; place is no part of it."""
+    """Decision 15: pydantic gives the schema of what goes in and of what comes out, without the place."""
     schema = StoredMessage.model_json_schema(mode=mode)
     assert set(schema["properties"]) == {"type", "data"}
     assert set(schema["required"]) == {"type", "data"}
-    assert schema["properties"]["type"]["enum"] == ["human", "ai", "system", "tool", "function", "chat", "remove"]
+    assert schema["properties"]["type"]["enum"] == [
+        "human",
+        "ai",
+        "system",
+        "tool",
+        "function",
+        "chat",
+        "remove",
+    ]
     json.dumps(schema)
 
 
@@ -38,7 +46,9 @@ def test_the_json_schema_names_the_fields_and_allows_others(mode: Any) -> None:
     """R101 to R106: a client in another language can tell from the schema what a field holds."""
     data = StoredMessage.model_json_schema(mode=mode)["$defs"]["MessageData"]
     assert data["additionalProperties"] is True
-    assert {"content", "id", "name", "additional_kwargs", "response_metadata", "tool_calls"} <= set(data["properties"])
+    assert {"content", "id", "name", "additional_kwargs", "response_metadata", "tool_calls"} <= set(
+        data["properties"]
+    )
     assert {"invalid_tool_calls", "usage_metadata", "tool_call_id", "artifact", "status", "role"} <= set(
         data["properties"]
     )
@@ -65,9 +75,14 @@ def test_a_json_dump_is_read_back(message: StoredMessage) -> None:
 def test_messages_can_be_fields_of_other_models() -> None:
     """R78: a list of stored objects is validated, and the error says which one is wrong."""
     many = TypeAdapter(list[StoredMessage])
-    assert many.validate_python([{"type": "human", "data": {"content": "x"}}, ai("y")]) == [human("x"), ai("y")]
+    assert many.validate_python([{"type": "human", "data": {"content": "x"}}, ai("y")]) == [
+        human("x"),
+        ai("y"),
+    ]
     with pytest.raises(ValidationError) as caught:
-        many.validate_python([{"type": "human", "data": {"content": "x"}}, {"type": "robot", "data": {"content": "x"}}])
+        many.validate_python(
+            [{"type": "human", "data": {"content": "x"}}, {"type": "robot", "data": {"content": "x"}}]
+        )
     assert caught.value.errors()[0]["loc"][0] == 1
 
 
@@ -109,7 +124,11 @@ def test_a_loaded_message_is_dumped_wherever_it_stands() -> None:
     assert kept(made).model_dump(exclude={"type"}) == {"data": expected["data"]}
     assert dict(kept(made))["data"] == expected["data"]
     assert kept(made).model_copy(update={"type": "human"}) == human("x", name="bot")
-    assert StoredMessage.model_validate(kept(made)) == Page.model_validate({"messages": [kept(made)]}).messages[0] == made
+    assert (
+        StoredMessage.model_validate(kept(made))
+        == Page.model_validate({"messages": [kept(made)]}).messages[0]
+        == made
+    )
 
 
 def test_a_loaded_message_has_no_other_attributes_than_a_made_one() -> None:
@@ -144,7 +163,9 @@ def test_place_and_time_are_unknown_before_storing() -> None:
 
 def test_the_time_of_storing_is_aware_and_in_utc() -> None:
     """C22, C23: whoever reads it, and in whatever time zone, sees one instant."""
-    message = StoredMessage.model_validate({"type": "human", "data": {"content": "x"}, "stored_ms": 1_700_000_000_123})
+    message = StoredMessage.model_validate(
+        {"type": "human", "data": {"content": "x"}, "stored_ms": 1_700_000_000_123}
+    )
     assert message.stored_at == datetime(2023, 11, 14, 22, 13, 20, 123_000, tzinfo=UTC)
 
 

@@ -58,11 +58,21 @@ def test_every_field_of_every_type_survives_a_round_trip(name: str, codec: str) 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize(
     "content",
-    ["", [], "\0", "a\0b", "\U0001f600\U0010ffff", "é", "e\u0301", " ", ["a", "", {"type": "text", "text": ""}]],
+    [
+        "",
+        [],
+        "\0",
+        "a\0b",
+        "\U0001f600\U0010ffff",
+        "é",
+        "e\u0301",
+        " ",
+        ["a", "", {"type": "text", "text": ""}],
+    ],
     ids=repr,
 )
 def test_content_is_kept_exactly(content: Any, codec: str) -> None:
-    """R101, C10: empty text, empty list, NUL, astral characters and blocks are neither changed nor dropped."""
+    """R101, C10: empty text, empty list, NUL, astral characters and blocks are kept as they are."""
     back = kept(human(content), codec)
     assert back.content == content
     assert type(back.content) is type(content)
@@ -72,7 +82,15 @@ def test_content_is_kept_exactly(content: Any, codec: str) -> None:
 @pytest.mark.parametrize("field", ["additional_kwargs", "response_metadata"])
 def test_metadata_keeps_any_json_value(field: str, codec: str) -> None:
     """R102, F23: a message never gets lost or changed because of what its metadata holds."""
-    value = {"n": 1, "f": 0.5, "s": "x", "l": [1, [None]], "d": {"lc": 1, "lc_kwargs": {}}, "0": None, "b": True}
+    value = {
+        "n": 1,
+        "f": 0.5,
+        "s": "x",
+        "l": [1, [None]],
+        "d": {"lc": 1, "lc_kwargs": {}},
+        "0": None,
+        "b": True,
+    }
     assert kept(human("x", **{field: value}), codec).data == {"content": "x", field: value}
 
 
@@ -94,7 +112,7 @@ def test_an_id_is_never_invented() -> None:
 @given(message=messages)
 @examples(150)
 def test_unknown_fields_are_kept(codec: str, message: StoredMessage) -> None:
-    """R106, R101: any message with any extra fields comes back equal and with the same types, in both codecs."""
+    """R106, R101: any message with any extra fields comes back equal, types included, in both codecs."""
     back = kept(message, codec)
     assert back == message
     assert exact(back.data) == exact(message.data)
@@ -105,21 +123,38 @@ def test_unknown_fields_are_kept(codec: str, message: StoredMessage) -> None:
 def test_computed_text_is_the_same_after_a_round_trip(message: StoredMessage) -> None:
     """R107: what is computed from a message does not depend on whether it was stored."""
     back = kept(message)
-    assert (back.text, back.content, back.id, back.name) == (message.text, message.content, message.id, message.name)
+    assert (back.text, back.content, back.id, back.name) == (
+        message.text,
+        message.content,
+        message.id,
+        message.name,
+    )
 
 
 def test_text_joins_texts_and_text_blocks() -> None:
     """R107: blocks of other kinds, and blocks whose text is none, add nothing."""
-    blocks: Any = ["a", {"type": "text", "text": "b"}, {"type": "image", "text": "c"}, {"type": "text", "text": 1}, "d"]
+    blocks: Any = [
+        "a",
+        {"type": "text", "text": "b"},
+        {"type": "image", "text": "c"},
+        {"type": "text", "text": 1},
+        "d",
+    ]
     assert human(blocks).text == "abd"
     assert StoredMessage(type="remove", data={"id": "1"}).text == ""
 
 
 DEFAULTS: dict[str, tuple[Callable[..., StoredMessage], dict[str, Any]]] = {
-    "human": (human, {"additional_kwargs": {}, "response_metadata": {}, "name": None, "id": None, "example": False}),
+    "human": (
+        human,
+        {"additional_kwargs": {}, "response_metadata": {}, "name": None, "id": None, "example": False},
+    ),
     "ai": (ai, {"tool_calls": [], "invalid_tool_calls": [], "usage_metadata": None, "example": False}),
     "system": (system, {"additional_kwargs": {}, "name": None}),
-    "tool": (lambda c, **f: tool(c, tool_call_id="1", **f), {"artifact": None, "status": "success", "id": None}),
+    "tool": (
+        lambda c, **f: tool(c, tool_call_id="1", **f),
+        {"artifact": None, "status": "success", "id": None},
+    ),
     "function": (lambda c, **f: function(c, name="f", **f), {"additional_kwargs": {}, "id": None}),
     "chat": (lambda c, **f: chat(c, role="r", **f), {"response_metadata": {}, "name": None}),
 }
@@ -127,7 +162,7 @@ DEFAULTS: dict[str, tuple[Callable[..., StoredMessage], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("name", DEFAULTS)
 def test_a_field_at_its_default_is_the_same_as_absent(name: str) -> None:
-    """Requirement 2a against 2b: one writer names every field, the other leaves them out; both mean one message."""
+    """One writer names every field, the other leaves them out; both mean one message."""
     make, defaults = DEFAULTS[name]
     assert make("x", **defaults) == make("x")
     assert make("x", **defaults).data == make("x").data
@@ -162,7 +197,9 @@ def test_fields_of_a_message_cannot_be_assigned() -> None:
 
 
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
-def test_a_loaded_message_can_be_copied_and_pickled(duplicate: Callable[[StoredMessage], StoredMessage]) -> None:
+def test_a_loaded_message_can_be_copied_and_pickled(
+    duplicate: Callable[[StoredMessage], StoredMessage],
+) -> None:
     """A message that was read is as whole as one that was made: it may go to another process."""
     back = kept(ai("x", tool_calls=[CALL]))
     again = duplicate(back)
@@ -226,7 +263,7 @@ def test_no_text_of_a_message_shows_its_content(show: Callable[[StoredMessage], 
     ],
 )
 def test_a_constructor_names_the_field_at_fault(make: Callable[[], StoredMessage], field: str) -> None:
-    """Issue 1: what is no message is refused as InvalidMessage, a ValueError, with the path of the field."""
+    """What is no message is refused as InvalidMessage, a ValueError, with the path of the field."""
     with pytest.raises(InvalidMessage) as caught:
         make()
     assert isinstance(caught.value, ValueError)

@@ -12,13 +12,13 @@ from memory_redis._engine.settings import HOLD_MS
 
 
 def test_a_command_is_sent_as_it_is() -> None:
-    """Design 6: name, keys, arguments; an age means nothing to it."""
+    """Name, keys, arguments; an age means nothing to it."""
     call = Call("LRANGE", (0, -1), keys=("k",))
     assert call.wire() == call.wire(5) == call.wire(5, by_source=True) == ("LRANGE", "k", 0, -1)
 
 
 def test_a_script_is_sent_by_its_hash_and_by_its_source_when_asked() -> None:
-    """G27, reliability 2: EVALSHA, and EVAL for a server that lost its scripts; same keys, same arguments."""
+    """G27: EVALSHA, and EVAL for a server that lost its scripts; same keys, same arguments."""
     call = Call(RENEW, ("idle", 1000), keys=("k", "m"))
     assert call.wire() == ("EVALSHA", RENEW.sha, 2, "k", "m", "idle", 1000)
     assert call.wire(by_source=True) == ("EVAL", RENEW.source, 2, "k", "m", "idle", 1000)
@@ -58,7 +58,7 @@ def test_scripts_are_told_apart_by_their_hash() -> None:
 
 
 def test_a_flow_of_one_plan_gives_its_result() -> None:
-    """Design 6: plans are values; who runs them is another matter."""
+    """Plans are values; who runs them is another matter."""
     plan: Plan[Any] = Plan((Call("PING"),), only)
     flow = single(plan)
     assert next(flow) is plan

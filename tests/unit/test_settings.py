@@ -55,15 +55,36 @@ BAD: dict[str, list[Any]] = {
     "on_corrupt": [*NEVER, None, "", "ignore", "RAISE", ("skip",)],
     "hooks": [5, True, 1.5, "abc", b"abc", ignore, (5,), [ignore, "x"], (None,), object()],
     "limits": [*NEVER, None, Limits, (1, 2, 3, 4), {"record_bytes": 5}],
-    "idempotency_hold": [*NEVER, None, timedelta(0), timedelta(days=-1), timedelta(days=367), timedelta(seconds=0.5)],
-    "deadline": [0, -1, 0.009, 60.5, 1e18, True, "3", b"3", None, float("nan"), float("inf"), timedelta(seconds=5), [5]],
+    "idempotency_hold": [
+        *NEVER,
+        None,
+        timedelta(0),
+        timedelta(days=-1),
+        timedelta(days=367),
+        timedelta(seconds=0.5),
+    ],
+    "deadline": [
+        0,
+        -1,
+        0.009,
+        60.5,
+        1e18,
+        True,
+        "3",
+        b"3",
+        None,
+        float("nan"),
+        float("inf"),
+        timedelta(seconds=5),
+        [5],
+    ],
 }
 
 
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize("keyword", GOOD)
 def test_a_setting_that_can_be_meant_is_taken(face: Any, keyword: str) -> None:
-    """Issue 4, 6: every keyword, on both faces, without I/O."""
+    """Every keyword, on both faces, without I/O."""
     for value in GOOD[keyword]:
         face.from_url("fake://", **{keyword: value})
 
@@ -71,7 +92,7 @@ def test_a_setting_that_can_be_meant_is_taken(face: Any, keyword: str) -> None:
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize("keyword", BAD)
 def test_a_setting_that_cannot_be_meant_is_refused(face: Any, keyword: str) -> None:
-    """Issue 6, 9, F01: InvalidSetting, a ValueError, when the memory is made; never a TypeError of Python's."""
+    """F01: InvalidSetting, a ValueError, when the memory is made; never a TypeError of Python's."""
     for value in BAD[keyword]:
         with pytest.raises(InvalidSetting) as caught:
             face.from_url("fake://", **{keyword: value})
@@ -89,7 +110,7 @@ def test_every_documented_setting_is_covered_here_and_no_other_is_taken(face: An
 
 
 def test_hooks_are_told_whatever_kind_of_sequence_they_come_in() -> None:
-    """Issue 10: a hook that was taken is called; also from a generator, unless that is refused."""
+    """A hook that was taken is called; also from a generator, unless that is refused."""
     kinds: list[Callable[[Any], Any]] = [tuple, list, iter, lambda hooks: (hook for hook in hooks)]
     for kind in kinds:
         seen: list[Event] = []
@@ -104,7 +125,7 @@ def test_hooks_are_told_whatever_kind_of_sequence_they_come_in() -> None:
 
 
 def test_a_list_of_hooks_that_is_changed_later_changes_nothing() -> None:
-    """Design 3: a memory is as it was made."""
+    """A memory is as it was made."""
     seen: list[Event] = []
     hooks = [seen.append]
     with RedisMemory.from_url("fake://", hooks=hooks) as memory:
@@ -155,7 +176,7 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_setting_of_a_call_is_checked_as_well(name: str) -> None:
-    """Issue 6, F01: at the call itself, also where the result is only iterated or entered later."""
+    """F01: at the call itself, also where the result is only iterated or entered later."""
     with RedisMemory.from_url("fake://") as memory:
         history = memory.history("ann", "c1")
         for bad in [-1, 0, 2.5, True, "3", b"x", [], {}, object(), float("nan"), 10**30]:
@@ -165,7 +186,7 @@ def test_a_setting_of_a_call_is_checked_as_well(name: str) -> None:
 
 @pytest.mark.parametrize("size", [0, -1, 1001, 2.5, True, "3", None, 10**30], ids=repr)
 def test_a_page_of_conversations_has_a_size(size: Any) -> None:
-    """Issue 7: from 1 to 1,000; checked at the call."""
+    """From 1 to 1,000; checked at the call."""
     for face in FACES:
         with pytest.raises(InvalidSetting):
             face.from_url("fake://").conversations("ann", page_size=size)

@@ -37,15 +37,18 @@ def kinds(events: list[Event]) -> list[str]:
 
 
 def test_an_append_and_a_load_are_told(memory: RedisMemory, events: list[Event]) -> None:
-    """Issue 10: how many messages, and the version afterwards."""
+    """How many messages, and the version afterwards."""
     history = memory.history("ann", "c1")
     history.append(human("1"), ai("2"))
     history.load()
-    assert [(event.kind, event.messages, event.version) for event in events] == [("append", 2, 2), ("load", 2, 2)]
+    assert [(event.kind, event.messages, event.version) for event in events] == [
+        ("append", 2, 2),
+        ("load", 2, 2),
+    ]
 
 
 def test_a_repeat_is_told(memory: RedisMemory, events: list[Event]) -> None:
-    """Issue 10: an append that was recognised is no second append."""
+    """An append that was recognised is no second append."""
     history = memory.history("ann", "c1")
     history.append(human("1"), idempotency_key="k")
     history.append(human("1"), idempotency_key="k")
@@ -53,7 +56,7 @@ def test_a_repeat_is_told(memory: RedisMemory, events: list[Event]) -> None:
 
 
 def test_a_conflict_is_told(memory: RedisMemory, events: list[Event]) -> None:
-    """Issue 10: refused or only reported, with its class."""
+    """Refused or only reported, with its class."""
     history = memory.history("ann", "c1")
     with history.turn() as turn:
         history.append(human("1"))
@@ -65,7 +68,7 @@ def test_a_conflict_is_told(memory: RedisMemory, events: list[Event]) -> None:
 
 
 def test_an_expiry_is_told(namespace: str, events: list[Event]) -> None:
-    """Issue 10: the instant at which the conversation ends."""
+    """The instant at which the conversation ends."""
     with RedisMemory.from_url("fake://", expiry=FixedExpiry(days=1), hooks=[events.append]) as memory:
         memory.history("ann", "c1").append(human("1"))
     ends = [event.expire_at for event in events if event.kind == "expiry"]
@@ -76,7 +79,7 @@ def test_an_expiry_is_told(namespace: str, events: list[Event]) -> None:
 def test_a_heal_and_a_corrupt_record_are_told(
     memory: RedisMemory, events: list[Event], client: Any, namespace: str
 ) -> None:
-    """Issue 10, P10: what was edited by hand is noticed, what cannot be read is counted."""
+    """P10: what was edited by hand is noticed, what cannot be read is counted."""
     history = memory.history("ann", "c1")
     history.append(human("1"))
     client.rpush(f"{namespace}:{{ann:c1}}:messages", SECRET)
@@ -101,8 +104,12 @@ class Rude(Exception):
     """What a hook raises, with content in its text."""
 
 
-@pytest.mark.parametrize("error", [Rude(SECRET), ValueError(SECRET), AssertionError(), StopIteration(), RuntimeError()])
-def test_a_hook_that_raises_is_logged_and_fails_no_call(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    "error", [Rude(SECRET), ValueError(SECRET), AssertionError(), StopIteration(), RuntimeError()]
+)
+def test_a_hook_that_raises_is_logged_and_fails_no_call(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
     """Decision 27: the call goes on, the next hook is told, and the log shows the class and no content."""
     seen: list[Event] = []
 
@@ -147,7 +154,7 @@ LEVELS = {
 
 @pytest.mark.parametrize("kind", get_args(Kind))
 def test_standard_logging_is_the_default(kind: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """Issue 10: each kind has a level; the line names kind, conversation and figures."""
+    """Each kind has a level; the line names kind, conversation and figures."""
     caplog.set_level(logging.DEBUG, "memory_redis")
     log_event(Event(kind, "c0ffee", messages=3, version=9, detail="why"))
     (record,) = caplog.records
@@ -157,14 +164,14 @@ def test_standard_logging_is_the_default(kind: Any, caplog: pytest.LogCaptureFix
 
 
 def test_a_rolled_back_history_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """Reliability 3.2: it is the only sign of loss that a client gets."""
+    """It is the only sign of loss that a client gets."""
     caplog.set_level(logging.DEBUG, "memory_redis")
     log_event(Event("conflict", "c0ffee", detail="HistoryRolledBack"))
     assert caplog.records[0].levelno == logging.WARNING
 
 
 def test_a_memory_without_hooks_logs_and_one_with_none_is_silent(caplog: pytest.LogCaptureFixture) -> None:
-    """Issue 10: None is the default hook, an empty sequence no hook at all; content is in no line."""
+    """None is the default hook, an empty sequence no hook at all; content is in no line."""
     caplog.set_level(logging.DEBUG, "memory_redis")
     with RedisMemory.from_url("fake://", hooks=()) as memory:
         memory.history(SECRET, SECRET).append(human(SECRET))
@@ -177,7 +184,7 @@ def test_a_memory_without_hooks_logs_and_one_with_none_is_silent(caplog: pytest.
 
 
 def test_an_event_is_a_frozen_value() -> None:
-    """Design 6."""
+    """It can be compared, and not changed."""
     event = Event("load", "c0ffee", messages=1)
     assert event == Event("load", "c0ffee", 1)
     with pytest.raises(AttributeError):

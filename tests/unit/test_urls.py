@@ -1,4 +1,4 @@
-"""URLs and clients: what cannot be meant is refused when a memory is made, without I/O and without a password."""
+"""URLs and clients: what cannot be meant is refused when a memory is made, without I/O or a password."""
 
 from __future__ import annotations
 
@@ -16,9 +16,26 @@ FACES: list[Any] = [RedisMemory, AsyncRedisMemory]
 SECRET = "hunter2"
 
 GOOD = [
-    *("redis://h", "redis://h:6380/3", "redis://:pw@h", "redis://user:p%40ss@h:1/0", "redis://[::1]:6379/0", "redis://"),
-    *("rediss://h", "rediss://h?ssl_cert_reqs=none", "rediss://h?ssl_ca_certs=/x.pem", "unix:///run/redis.sock"),
-    *("unix://user:pw@/run/redis.sock?db=2", "redis://h?db=2", "redis://h?socket_timeout=1.5", "redis://h/0?protocol=2"),
+    *(
+        "redis://h",
+        "redis://h:6380/3",
+        "redis://:pw@h",
+        "redis://user:p%40ss@h:1/0",
+        "redis://[::1]:6379/0",
+        "redis://",
+    ),
+    *(
+        "rediss://h",
+        "rediss://h?ssl_cert_reqs=none",
+        "rediss://h?ssl_ca_certs=/x.pem",
+        "unix:///run/redis.sock",
+    ),
+    *(
+        "unix://user:pw@/run/redis.sock?db=2",
+        "redis://h?db=2",
+        "redis://h?socket_timeout=1.5",
+        "redis://h/0?protocol=2",
+    ),
     *("redis://h?decode_responses=True", "redis://h?health_check_interval=5", "redis://h?client_name=bot"),
     *("fake://", "fake://name", "embedded://", "embedded:///tmp/somewhere", "embedded://some/where"),
 ]
@@ -27,17 +44,34 @@ GOOD = [
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize("url", GOOD)
 def test_a_url_opens_nothing_before_the_first_call(face: Any, url: str) -> None:
-    """Issue 8, design 3: making a memory does no I/O, whether the server is there or not."""
+    """Making a memory does no I/O, whether the server is there or not."""
     memory = face.from_url(url)
     memory.history("ann", "c1")
     assert repr(memory) == f"<{face.__name__} namespace='memory'>"
 
 
 BAD: list[Any] = [
-    *(f"http://u:{SECRET}@h", f"redis:/u:{SECRET}@h", f"REDIS://u:{SECRET}@h", "", "redis", f"//u:{SECRET}@h", "h:6379"),
+    *(
+        f"http://u:{SECRET}@h",
+        f"redis:/u:{SECRET}@h",
+        f"REDIS://u:{SECRET}@h",
+        "",
+        "redis",
+        f"//u:{SECRET}@h",
+        "h:6379",
+    ),
     *(f"redis://u:{SECRET}@h:bad/0", f"redis://u:{SECRET}@h:99999/0", f"redis://u:{SECRET}@[::1/0"),
-    *(f"redis://u:{SECRET}@h/x", f"redis://u:{SECRET}@h/0/1", f"redis://u:{SECRET}@h/-1", f"redis://u:{SECRET}@h/1.5"),
-    *(f"redis://u:{SECRET}@h?db=x", f"redis://u:{SECRET}@h?foo=bar", f"redis://u:{SECRET}@h?max_connections=x"),
+    *(
+        f"redis://u:{SECRET}@h/x",
+        f"redis://u:{SECRET}@h/0/1",
+        f"redis://u:{SECRET}@h/-1",
+        f"redis://u:{SECRET}@h/1.5",
+    ),
+    *(
+        f"redis://u:{SECRET}@h?db=x",
+        f"redis://u:{SECRET}@h?foo=bar",
+        f"redis://u:{SECRET}@h?max_connections=x",
+    ),
     *(f"redis://u:{SECRET}@h?socket_timeout=x", f"redis://u:{SECRET}@h?socket_timeout=-1"),
     *(f"redis://u:{SECRET}@h?socket_timeout=nan", f"redis://u:{SECRET}@h?socket_timeout=0"),
     *(f"rediss://u:{SECRET}@h?ssl_cert_reqs=sometimes", "unix://", "embedded://x?y=1", "embedded://x#y"),
@@ -47,7 +81,7 @@ BAD: list[Any] = [
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize("url", BAD)
 def test_a_url_that_cannot_be_meant_is_refused_at_once(face: Any, url: str) -> None:
-    """Issue 8, 9, S6: wrong scheme, port, database or option; the text names no password, nor does a cause."""
+    """S6: wrong scheme, port, database or option; the text names no password, nor does a cause."""
     with pytest.raises(InvalidSetting) as caught:
         face.from_url(url)
     assert SECRET not in str(caught.value) + repr(caught.value)
@@ -56,7 +90,7 @@ def test_a_url_that_cannot_be_meant_is_refused_at_once(face: Any, url: str) -> N
 
 @pytest.mark.parametrize("url", ["http://h", "redis:/h", "valkey://h", "redis+cluster://h"])
 def test_both_faces_refuse_a_scheme_in_the_same_words(url: str) -> None:
-    """Design 3, G01: the sentence names the schemes that there are."""
+    """G01: the sentence names the schemes that there are."""
     texts = set()
     for face in FACES:
         with pytest.raises(InvalidSetting) as caught:
@@ -88,9 +122,11 @@ def test_an_option_that_redis_py_takes_is_heeded_or_refused(option: str) -> None
             asyncio.run(ping())
 
 
-@pytest.mark.parametrize("source", [None, 5, b"redis://h", object(), redis.Redis, redis.ConnectionPool()], ids=repr)
+@pytest.mark.parametrize(
+    "source", [None, 5, b"redis://h", object(), redis.Redis, redis.ConnectionPool()], ids=repr
+)
 def test_what_is_no_client_is_refused(source: Any) -> None:
-    """Issue 8: one sentence, on both faces."""
+    """One sentence, on both faces."""
     for face in FACES:
         with pytest.raises(InvalidSetting):
             face(source)
@@ -99,7 +135,7 @@ def test_what_is_no_client_is_refused(source: Any) -> None:
 
 
 def test_a_client_of_the_other_face_is_refused() -> None:
-    """G03, issue 8: a sync client in an async memory would block the loop; the sentence says so at once."""
+    """G03: a sync client in an async memory would block the loop; the sentence says so at once."""
     with pytest.raises(InvalidSetting, match="asyncio"):
         RedisMemory(redis.asyncio.Redis())  # type: ignore[arg-type]
     with pytest.raises(InvalidSetting, match="asyncio"):

@@ -40,7 +40,7 @@ MIB = 1024 * 1024
     ids=str,
 )
 def test_a_duration_in_seconds_or_as_timedelta(kind: Any, duration: Any, milliseconds: int) -> None:
-    """Issue 6, B11: from one millisecond to a hundred years; half a second is half a second."""
+    """B11: from one millisecond to a hundred years; half a second is half a second."""
     assert kind(duration).milliseconds == milliseconds
 
 
@@ -59,21 +59,29 @@ def test_a_duration_in_seconds_or_as_timedelta(kind: Any, duration: Any, millise
     ids=str,
 )
 def test_a_duration_by_keywords(kind: Any, keywords: dict[str, float], milliseconds: int) -> None:
-    """Issue 6: keywords add up."""
+    """Keywords add up."""
     assert kind(**keywords).milliseconds == milliseconds
 
 
 BAD: list[Any] = [
     *(0, -5, -0.5, 0.0, -0.0, 1e-9, 5e-324, HUNDRED_YEARS + 1, 1e18, 1e308, 10**400, -(10**400)),
     *(float("nan"), float("inf"), float("-inf"), True, False, "3", "", b"3", [3], {}, object(), 1j),
-    *(Decimal(3), Fraction(3), timedelta(0), timedelta(days=-1), timedelta(microseconds=999), timedelta.max, int),
+    *(
+        Decimal(3),
+        Fraction(3),
+        timedelta(0),
+        timedelta(days=-1),
+        timedelta(microseconds=999),
+        timedelta.max,
+        int,
+    ),
 ]
 
 
 @pytest.mark.parametrize("kind", DURATIONS)
 @pytest.mark.parametrize("bad", BAD, ids=lambda value: repr(value)[:20])
 def test_a_duration_that_means_nothing_is_refused(kind: Any, bad: Any) -> None:
-    """Issue 6, decision 7: nothing, less than nothing, too much, no number; before anything is sent."""
+    """Decision 7: nothing, less than nothing, too much, no number; before anything is sent."""
     with pytest.raises(InvalidSetting) as caught:
         kind(bad)
     assert isinstance(caught.value, ValueError)
@@ -84,7 +92,7 @@ def test_a_duration_that_means_nothing_is_refused(kind: Any, bad: Any) -> None:
 
 @pytest.mark.parametrize("kind", DURATIONS)
 def test_no_duration_or_two_are_refused(kind: Any) -> None:
-    """Issue 6: which one was meant cannot be guessed."""
+    """Which one was meant cannot be guessed."""
     refused: list[Callable[[], Any]] = [
         lambda: kind(),
         lambda: kind(None),
@@ -118,30 +126,44 @@ def test_any_number_means_itself_or_is_refused(kind: Any, seconds: float) -> Non
 
 
 def test_the_policies_differ() -> None:
-    """Issue 6: what the scripts are told, and what a read renews."""
+    """What the scripts are told, and what a read renews."""
     assert (NoExpiry().policy, NoExpiry().milliseconds, NoExpiry().renewed_by_reads) == ("none", 0, False)
     assert (SlidingExpiry(1).policy, SlidingExpiry(1).renewed_by_reads) == ("idle", False)
-    assert (SlidingExpiry(1, on_read=True).policy, SlidingExpiry(1, on_read=True).renewed_by_reads) == ("idle", True)
+    assert (SlidingExpiry(1, on_read=True).policy, SlidingExpiry(1, on_read=True).renewed_by_reads) == (
+        "idle",
+        True,
+    )
     assert (FixedExpiry(1).policy, FixedExpiry(1).renewed_by_reads) == ("fixed", False)
     with pytest.raises(TypeError):
         FixedExpiry(1, on_read=True)  # type: ignore[call-arg]
 
 
 def test_equal_durations_are_equal_however_they_were_given() -> None:
-    """Design 6: values."""
-    same = {SlidingExpiry(3600), SlidingExpiry(3600.0), SlidingExpiry(timedelta(hours=1)), SlidingExpiry(hours=1)}
+    """Values."""
+    same = {
+        SlidingExpiry(3600),
+        SlidingExpiry(3600.0),
+        SlidingExpiry(timedelta(hours=1)),
+        SlidingExpiry(hours=1),
+    }
     assert len(same | {SlidingExpiry(minutes=60)}) == 1
     assert SlidingExpiry(3600) != FixedExpiry(3600)
     assert SlidingExpiry(3600) != SlidingExpiry(3600, on_read=True)
     assert NoExpiry() == NoExpiry()
 
 
-VALUES = [NoExpiry(), SlidingExpiry(90, on_read=True), FixedExpiry(days=3), MaxMessages(5), Limits(record_bytes=9)]
+VALUES = [
+    NoExpiry(),
+    SlidingExpiry(90, on_read=True),
+    FixedExpiry(days=3),
+    MaxMessages(5),
+    Limits(record_bytes=9),
+]
 
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)
 def test_a_setting_is_a_frozen_value(value: Any) -> None:
-    """Design 6: it can be compared, copied and pickled, and not changed."""
+    """It can be compared, copied and pickled, and not changed."""
     assert copy.deepcopy(value) == pickle.loads(pickle.dumps(value)) == value
     assert hash(pickle.loads(pickle.dumps(value))) == hash(value)
     for field in dataclasses.fields(value):
@@ -151,16 +173,20 @@ def test_a_setting_is_a_frozen_value(value: Any) -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 1000, 10**9])
 def test_a_cap_means_what_it_says(count: int) -> None:
-    """Issue 6."""
+    """From one message to a milliard."""
     assert MaxMessages(count).count == count
 
 
-NO_COUNTS: list[Any] = [*(0, -1, -5, 10**9 + 1, 10**30, 1.0, 2.5, True, False, "3", None, [3]), float("nan"), b"3"]
+NO_COUNTS: list[Any] = [
+    *(0, -1, -5, 10**9 + 1, 10**30, 1.0, 2.5, True, False, "3", None, [3]),
+    float("nan"),
+    b"3",
+]
 
 
 @pytest.mark.parametrize("count", NO_COUNTS, ids=repr)
 def test_a_cap_that_means_nothing_is_refused(count: Any) -> None:
-    """Issue 6, F01: a store that keeps nothing is no store; negatives, fractions, truth values and texts neither."""
+    """F01: a store that keeps nothing is no store; negatives, fractions, truth values and texts neither."""
     with pytest.raises(InvalidSetting):
         MaxMessages(count)
 
@@ -176,7 +202,9 @@ def test_each_limit_can_be_set(field: str) -> None:
 
 
 @pytest.mark.parametrize("field", FIELDS)
-@pytest.mark.parametrize("bad", [0, -1, 512 * MIB + 1, 10**30, 1.0, 2.5, True, "3", None, float("inf")], ids=repr)
+@pytest.mark.parametrize(
+    "bad", [0, -1, 512 * MIB + 1, 10**30, 1.0, 2.5, True, "3", None, float("inf")], ids=repr
+)
 def test_a_limit_that_means_nothing_is_refused(field: str, bad: Any) -> None:
     """Decision 7, 16: None is not "unlimited", and no number stands for it."""
     with pytest.raises(InvalidSetting, match=field):

@@ -32,10 +32,12 @@ def test_a_version_survives_its_text(version: Version) -> None:
     assert len(text) <= 15 + 1 + 24 + 1 + 16
 
 
-@given(text=texts | st.text("0123456789abcdef-AF ", max_size=50) | st.from_regex(r"[0-9]+-[0-9a-f]*-[0-9a-f]*"))
+@given(
+    text=texts | st.text("0123456789abcdef-AF ", max_size=50) | st.from_regex(r"[0-9]+-[0-9a-f]*-[0-9a-f]*")
+)
 @examples(500)
 def test_a_text_is_a_version_only_as_str_gives_it(text: str) -> None:
-    """Decision 7: whoever hands in a text, from a form or a header, it is refused or it is that version's text."""
+    """Decision 7: a text from a form or a header is refused, or it is that version's text."""
     for kind in (Version, AppendId):
         try:
             value = kind.parse(text)
@@ -46,10 +48,39 @@ def test_a_text_is_a_version_only_as_str_gives_it(text: str) -> None:
 
 LAST, BIRTH = "0123456789ab" * 2, "01234567" * 2
 HOSTILE: list[Any] = [
-    *("", "-", "--", "1", "1-", f"1-{LAST}", f"1-{LAST}-{BIRTH}-", f"1-{LAST}-{BIRTH}\n", f" 1-{LAST}-{BIRTH}"),
-    *(f"-1-{LAST}-{BIRTH}", f"+1-{LAST}-{BIRTH}", f"1.5-{LAST}-{BIRTH}", f"1e3-{LAST}-{BIRTH}", f"0x1-{LAST}-{BIRTH}"),
-    *(f"01-{LAST}-{BIRTH}", f"1_0-{LAST}-{BIRTH}", f"١-{LAST}-{BIRTH}", f"1-{LAST.upper()}-{BIRTH}", "9" * 400 + "--"),
-    *(f"1-{LAST[:-1]}-{BIRTH}", f"1-{LAST}0-{BIRTH}", f"1-{LAST}-{BIRTH[:-2]}", f"nan-{LAST}-{BIRTH}", "1\0--", "\ud800"),
+    *(
+        "",
+        "-",
+        "--",
+        "1",
+        "1-",
+        f"1-{LAST}",
+        f"1-{LAST}-{BIRTH}-",
+        f"1-{LAST}-{BIRTH}\n",
+        f" 1-{LAST}-{BIRTH}",
+    ),
+    *(
+        f"-1-{LAST}-{BIRTH}",
+        f"+1-{LAST}-{BIRTH}",
+        f"1.5-{LAST}-{BIRTH}",
+        f"1e3-{LAST}-{BIRTH}",
+        f"0x1-{LAST}-{BIRTH}",
+    ),
+    *(
+        f"01-{LAST}-{BIRTH}",
+        f"1_0-{LAST}-{BIRTH}",
+        f"\u0661-{LAST}-{BIRTH}",
+        f"1-{LAST.upper()}-{BIRTH}",
+        "9" * 400 + "--",
+    ),
+    *(
+        f"1-{LAST[:-1]}-{BIRTH}",
+        f"1-{LAST}0-{BIRTH}",
+        f"1-{LAST}-{BIRTH[:-2]}",
+        f"nan-{LAST}-{BIRTH}",
+        "1\0--",
+        "\ud800",
+    ),
     *(None, 5, b"1--", 1.5, [], {}, Version()),
 ]
 
@@ -65,7 +96,15 @@ def test_a_hostile_text_is_no_version(text: Any) -> None:
 
 BAD: list[tuple[Any, ...]] = [
     *((-1,), (2.5,), (1.0,), (True,), ("3",), (None,), (10**15,), (float("nan"),), (b"1",)),
-    *((1, b"short"), (1, "x" * 12), (1, None), (1, b"x" * 13), (1, b"", b"short"), (1, b"", "x" * 8), (1, bytearray(12))),
+    *(
+        (1, b"short"),
+        (1, "x" * 12),
+        (1, None),
+        (1, b"x" * 13),
+        (1, b"", b"short"),
+        (1, b"", "x" * 8),
+        (1, bytearray(12)),
+    ),
 ]
 
 
@@ -81,7 +120,17 @@ def test_versions_are_equal_by_what_they_stand_for() -> None:
     one = Version(3, b"a" * 12, b"b" * 8)
     assert one == Version(3, b"a" * 12, b"b" * 8, repeated=True)
     assert hash(one) == hash(Version(3, b"a" * 12, b"b" * 8, repeated=True))
-    assert len({one, Version(3, b"a" * 12, b"c" * 8), Version(3, b"c" * 12, b"b" * 8), Version(4, b"a" * 12, b"b" * 8)}) == 4
+    assert (
+        len(
+            {
+                one,
+                Version(3, b"a" * 12, b"c" * 8),
+                Version(3, b"c" * 12, b"b" * 8),
+                Version(4, b"a" * 12, b"b" * 8),
+            }
+        )
+        == 4
+    )
     assert str(one) == f"3-{'61' * 12}-{'62' * 8}"
     assert str(Version()) == "0--"
     assert pickle.loads(pickle.dumps(one)) == copy.deepcopy(one) == one
@@ -103,14 +152,18 @@ def test_an_append_id_survives_its_text(value: bytes) -> None:
     assert hash(AppendId.parse(str(one))) == hash(one)
 
 
-@pytest.mark.parametrize("value", [b"", b"x" * 11, b"x" * 13, "x" * 12, None, 5, bytearray(12), [0] * 12], ids=repr)
+@pytest.mark.parametrize(
+    "value", [b"", b"x" * 11, b"x" * 13, "x" * 12, None, 5, bytearray(12), [0] * 12], ids=repr
+)
 def test_an_append_id_is_twelve_bytes(value: Any) -> None:
     """Decision 7, 10: anything else is refused."""
     with pytest.raises(InvalidSetting):
         AppendId(value)
 
 
-@pytest.mark.parametrize("text", [*HOSTILE, "ab" * 11, "AB" * 12, "zz" * 12, "ab" * 12 + "\n"], ids=lambda v: ascii(v)[:30])
+@pytest.mark.parametrize(
+    "text", [*HOSTILE, "ab" * 11, "AB" * 12, "zz" * 12, "ab" * 12 + "\n"], ids=lambda v: ascii(v)[:30]
+)
 def test_a_hostile_text_is_no_append_id(text: Any) -> None:
     """Decision 10."""
     with pytest.raises(InvalidSetting, match="not the text of an append id"):
@@ -118,7 +171,7 @@ def test_a_hostile_text_is_no_append_id(text: Any) -> None:
 
 
 def test_an_append_id_knows_when_it_was_made_only_where_it_was_made() -> None:
-    """P2, decision 1: the clock of one process says nothing in another; there the age is unknown, never guessed."""
+    """P2, decision 1: one process's clock says nothing in another; there the age is unknown."""
     one = AppendId.new()
     assert one.made is not None
     assert 0 <= time.monotonic() - one.made < 60

@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_redis import AllMessages, InvalidSetting, LastMessages, StoredMessage, ai, function, human, system, tool
+from memory_redis import (
+    AllMessages,
+    InvalidSetting,
+    LastMessages,
+    StoredMessage,
+    ai,
+    function,
+    human,
+    system,
+    tool,
+)
 from memory_redis.windows import check_window, without_orphans
 from tests.unit.strategies import examples
 
@@ -36,7 +46,9 @@ def test_no_window_begins_with_a_result_whose_call_was_cut(count: int) -> None:
     kept = without_orphans(window)
     assert not kept or kept[0].type != "tool"
     whole = count >= 6
-    assert [message for message in kept if message.type == "tool"] == ([result("a"), result("b")] if whole else [])
+    assert [message for message in kept if message.type == "tool"] == (
+        [result("a"), result("b")] if whole else []
+    )
     assert [message for message in kept if message.type != "tool"] == [m for m in window if m.type != "tool"]
 
 
@@ -66,8 +78,10 @@ def test_an_id_that_is_used_again_pairs_with_the_call_before_it() -> None:
 
 
 def test_a_call_in_the_raw_form_of_the_provider_counts() -> None:
-    """F14, requirement 2b: histories of 2023 and 2024 have their calls in additional_kwargs only."""
-    raw = ai("", additional_kwargs={"tool_calls": [{"id": "a", "type": "function", "function": {"name": "f"}}]})
+    """F14: histories of 2023 and 2024 have their calls in additional_kwargs only."""
+    raw = ai(
+        "", additional_kwargs={"tool_calls": [{"id": "a", "type": "function", "function": {"name": "f"}}]}
+    )
     assert without_orphans([raw, result("a")]) == [raw, result("a")]
 
 
@@ -114,7 +128,9 @@ steps = st.one_of(
 
 @given(stored=st.lists(steps, max_size=14), count=st.integers(0, 14))
 @examples(400)
-def test_a_window_of_anything_keeps_all_but_results_without_call(stored: list[StoredMessage], count: int) -> None:
+def test_a_window_of_anything_keeps_all_but_results_without_call(
+    stored: list[StoredMessage], count: int
+) -> None:
     """R119, F13, F14: for any conversation and any size."""
     window = stored[max(len(stored) - count, 0) :]
     kept = without_orphans(window)
@@ -145,26 +161,45 @@ def test_a_count_means_what_it_says(count: int) -> None:
     assert check_window(LastMessages(count)) == LastMessages(count)
 
 
-BAD: list[Any] = [-1, -5, 10**9 + 1, 10**30, 0.0, 1.0, 2.5, True, False, "3", "", None, [3], float("nan"), float("inf"), b"3"]
+BAD: list[Any] = [
+    -1,
+    -5,
+    10**9 + 1,
+    10**30,
+    0.0,
+    1.0,
+    2.5,
+    True,
+    False,
+    "3",
+    "",
+    None,
+    [3],
+    float("nan"),
+    float("inf"),
+    b"3",
+]
 
 
 @pytest.mark.parametrize("count", BAD, ids=repr)
 def test_a_count_that_means_nothing_is_refused(count: Any) -> None:
-    """Issue 6, F01, F02: negatives, fractions, truth values, texts, huge ones; a ValueError."""
+    """F01, F02: negatives, fractions, truth values, texts, huge ones; a ValueError."""
     with pytest.raises(InvalidSetting) as caught:
         LastMessages(count)
     assert isinstance(caught.value, ValueError)
 
 
-@pytest.mark.parametrize("window", [None, 5, "all", AllMessages, LastMessages, [AllMessages()], object()], ids=repr)
+@pytest.mark.parametrize(
+    "window", [None, 5, "all", AllMessages, LastMessages, [AllMessages()], object()], ids=repr
+)
 def test_what_is_no_window_is_refused(window: Any) -> None:
-    """Issue 6: a class, a number or None is not taken for one."""
+    """A class, a number or None is not taken for one."""
     with pytest.raises(InvalidSetting):
         check_window(window)
 
 
 def test_windows_are_values() -> None:
-    """Design 6: equal, hashable and frozen."""
+    """Equal, hashable and frozen."""
     assert AllMessages() == AllMessages()
     assert {LastMessages(3), LastMessages(3), AllMessages()} == {LastMessages(3), AllMessages()}
     with pytest.raises(dataclasses.FrozenInstanceError):

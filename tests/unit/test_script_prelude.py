@@ -1,0 +1,231 @@
+"""The prelude of the scripts: its arithmetic against Python's."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory_redis import StoredMessage, ai, chat, function, human, system, tool
+from tests.unit.records import STORED_MS, encoded, stamped, stored
+from tests.unit.scripting import ENTRY, Conversation, append_id, calculated, ring_entries, ring_entry
+from tests.unit.strategies import examples
+
+six_bytes = st.integers(0, 2**48 - 1)
+CALLS = [{"name": "f", "args": {}, "id": "c1"}]
+
+
+@given(number=six_bytes)
+@examples(200)
+def test_numbers_of_six_bytes_are_exact(number: int) -> None:
+    """Decision 8: without struct, big-endian, for milliseconds and for any count."""
+    (text,) = calculated("return {bytes6(tonumber(ARGV[1]))}", number)
+    assert text == number.to_bytes(6)
+    assert calculated("return {number6(ARGV[1], 2)}", b"x" + number.to_bytes(6) + b"y") == [number]
+
+
+@given(number=st.integers(0, 2**53))
+@examples(100)
+def test_numbers_are_written_without_loss(number: int) -> None:
+    """Never as 1e+15, never rounded."""
+    assert calculated("return {text(tonumber(ARGV[1]))}", number) == [str(number).encode()]
+
+
+entries = st.lists(
+    st.tuples(
+        st.integers(0, 5).map(append_id), st.integers(0, 2**40), st.integers(0, 60), st.integers(0, 2**32 - 1)
+    ),
+    max_size=6,
+)
+
+
+@given(ring=entries, wanted=st.integers(0, 6).map(append_id), since=st.integers(0, 70))
+@examples(200)
+def test_the_newest_entry_of_an_id_is_found(
+    ring: list[tuple[bytes, int, int, int]], wanted: bytes, since: int
+) -> None:
+    """P2, decision 5: version and number of messages of the entry; those from before `since` do not count."""
+    text = b"".join(ring_entry(*one) for one in ring)
+    matching = [one for one in ring if one[0] == wanted and one[2] >= since]
+    lua = "local at = find(ARGV[1], ARGV[2], tonumber(ARGV[3])) return at and {entry(ARGV[1], at)} or {}"
+    found = calculated(lua, text, wanted, since)
+    assert found == ([matching[-1][1], matching[-1][3]] if matching else [])
+
+
+def test_an_id_that_lies_across_two_entries_is_not_found() -> None:
+    """P2: bytes that happen to be an id, in a time or a version, are none."""
+    wanted = b"\0" * 5 + b"\x01" + b"\0" * 6
+    across = ring_entry(b"\x07" * 12, 1, 0, 0) + ring_entry(b"\x08" * 12, 0, 1, 2)
+    assert wanted in across
+    assert calculated("return {find(ARGV[1], ARGV[2], 0) and 1 or 0}", across, wanted) == [0]
+    assert calculated("return {find(ARGV[1], ARGV[2], 0)}", across + ring_entry(wanted, 1, 1, 1), wanted) == [
+        57
+    ]
+
+
+def remembered(
+    ring: bytes, dropped: int, version: int, now: int, count: int, hold: int, least: int
+) -> tuple[bytes, int]:
+    lua = (
+        "local a = {} for i = 3, 8 do a[i] = tonumber(ARGV[i]) end"
+        " local ring, dropped = remember(ARGV[1], a[3], ARGV[2], a[4], a[5], bytes6(a[5]), a[6], a[7], a[8])"
+        " return {ring, dropped}"
+    )
+    words = (ring, b"newest-entry", dropped, version, now, count, hold, least)
+    after, last = calculated(lua, *words)
+    return after, last
+
+
+@given(
+    times=st.lists(st.integers(1000, 2000), max_size=20).map(sorted),
+    many=st.sampled_from([0, 0, 240, 256]),
+    hold=st.integers(0, 600),
+    least=st.sampled_from([0, 8]),
+    dropped=st.integers(0, 1500),
+)
+@examples(200)
+def test_a_ring_forgets_what_is_too_old_or_too_many(
+    times: list[int], many: int, hold: int, least: int, dropped: int
+) -> None:
+    """P2, decision 1, 5: at most 256 entries, at least `least`, else none older than the hold."""
+    old = [ring_entry(append_id(at), at, ms, 1) for at, ms in enumerate([1000] * many + times)]
+    after, gone = remembered(b"".join(old), dropped, 77, 2000, 3, hold, least)
+    everything = [*ring_entries(b"".join(old)), (b"newest-entry", 77, 2000, 3)]
+    kept = everything[-256:]
+    while len(kept) > least and kept[0][2] < 2000 - hold:
+        kept = kept[1:]
+    assert ring_entries(after) == kept
+    lost = everything[: len(everything) - len(kept)]
+    assert gone == max([dropped, *(entry[2] for entry in lost[-1:])])
+
+
+@given(
+    version=st.integers(0, 2000),
+    trimmed=st.integers(0, 1000),
+    edited=st.integers(0, 2000),
+    length=st.integers(0, 1500),
+)
+@examples(300)
+def test_healing_never_lowers_a_version(version: int, trimmed: int, edited: int, length: int) -> None:
+    """P7, F13, decision 6: list and meta fit afterwards, and a loss counts as an edit."""
+    version, edited = max(version, trimmed), min(edited, version)
+    lua = "return {heal(tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]))}"
+    after, cut, edit, healed = calculated(lua, version, trimmed, edited, length)
+    assert healed == (0 if version - trimmed == length else 1)
+    assert after - cut == length
+    assert after >= version
+    assert edit == (after if length < version - trimmed else edited)
+    if not healed:
+        assert (after, cut, edit) == (version, trimmed, edited)
+    if length < version - trimmed:
+        assert after > version
+
+
+@pytest.mark.parametrize(
+    ("dropped", "age", "now", "answer"),
+    [
+        (0, 50_000, 100_000, False),
+        (40_000, 0, 100_000, False),
+        (40_000, 50_000, 100_000, False),
+        (49_899, 50_000, 100_000, False),
+        (49_950, 50_000, 100_000, True),
+        (50_000, 50_000, 100_000, True),
+        (60_000, 50_000, 100_000, True),
+        (1, 10**15, 100_000, True),
+    ],
+)
+def test_a_repeat_that_may_have_been_forgotten_is_told_from_one_that_cannot(
+    dropped: int, age: int, now: int, answer: bool
+) -> None:
+    """P2, decision 1: a drop after the first send, or up to 100 ms before it, leaves the outcome open."""
+    lua = "return {forgotten(tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])) and 1 or 0}"
+    assert calculated(lua, dropped, age, now) == [int(answer)]
+
+
+@pytest.mark.parametrize("codec", ["msgpack", "json"])
+def test_a_record_is_stamped_with_time_and_position(codec: str) -> None:
+    """Decision 9, 13: all else in the record stays as it was sent."""
+    (record,) = encoded(human("x"), codec=codec)
+    lua = "local now = tonumber(ARGV[2]) return {stamped(ARGV[1], now, bytes6(now), tonumber(ARGV[3]))}"
+    assert calculated(lua, record, STORED_MS, 7) == [stamped(record, 7)]
+    assert calculated(lua, record, STORED_MS, 10**14) == [stamped(record, 10**14)]
+
+
+CALL, RESULT = b"call", b"result"
+PARTS: list[tuple[StoredMessage, bytes]] = [
+    (human("x"), b""),
+    (ai("x"), b""),
+    (system("x"), b""),
+    (chat("x", role="tool"), b""),
+    (ai("x", tool_calls=CALLS), CALL),
+    (ai("x", additional_kwargs={"function_call": {"name": "f", "arguments": "{}"}}), CALL),
+    (ai("x", additional_kwargs={"tool_calls": [{"id": "c1", "function": {}}]}), CALL),
+    (tool("x", tool_call_id="c1"), RESULT),
+    (function("x", name="f"), RESULT),
+    (human('"tool_calls": [{"id": 1}], "type": "tool", "function_call": {'), b""),
+]
+
+
+@pytest.mark.parametrize("codec", ["msgpack", "json"])
+@pytest.mark.parametrize(("message", "part"), PARTS, ids=lambda value: repr(value)[:40])
+def test_a_script_sees_calls_and_results_in_both_formats(
+    message: StoredMessage, part: bytes, codec: str
+) -> None:
+    """F16, decision 13, 23: so that retention cuts none in half; text that looks like one is text."""
+    assert calculated("return {exchange(ARGV[1]) or ''}", stored(message, codec)) == [part]
+
+
+@pytest.mark.parametrize(
+    ("record", "part"),
+    [
+        (b'{"type": "tool", "data": {"content": "3", "tool_call_id": "c1"}}', RESULT),
+        (b'{"type": "ToolMessageChunk", "data": {"content": "3", "tool_call_id": "c1"}}', RESULT),
+        (b'{"type": "FunctionMessageChunk", "data": {"content": "3", "name": "f"}}', RESULT),
+        (b'{"type": "ai", "data": {"content": "", "tool_calls": [], "invalid_tool_calls": []}}', b""),
+        (b'{"type": "AIMessageChunk", "data": {"content": "", "tool_calls": [{"id": "c1"}]}}', CALL),
+        (b'{"type":"ai","data":{"content":"","additional_kwargs":{"function_call":{"name":"f"}}}}', CALL),
+        (b"", b""),
+        (b"\x01", b""),
+        (b"junk", b""),
+        (b"{", b""),
+    ],
+)
+def test_a_script_sees_calls_and_results_of_other_writers(record: bytes, part: bytes) -> None:
+    """F16, P10: as LangChain wrote them; bytes that are no record break nothing."""
+    assert calculated("return {exchange(ARGV[1]) or ''}", record) == [part]
+
+
+RECORDS = {
+    "h": stored(human("x")),
+    "c": stored(ai("", tool_calls=CALLS)),
+    "r": stored(tool("x", tool_call_id="c1")),
+    "j": stored(tool("x", tool_call_id="c1"), "json"),
+}
+
+
+@given(kinds=st.text("hcrj", min_size=1, max_size=70), cut=st.integers(0, 70))
+@examples(150)
+def test_a_cut_moves_on_to_where_no_exchange_is_open(kinds: str, cut: int) -> None:
+    """F16, decision 23: past results that no call stands before, looking 32 messages ahead."""
+    cut = min(cut, len(kinds))
+    one = Conversation()
+    one.client.rpush("list", *(RECORDS[kind] for kind in kinds))
+    (found,) = calculated("return {boundary('list', tonumber(ARGV[1]))}", cut, client=one.client)
+    passed, ahead = kinds[cut:found], kinds[found : found + 32].partition("c")[0]
+    assert cut <= found <= len(kinds)
+    assert not passed or passed[-1] in "rj"
+    assert "c" not in passed
+    assert not set(ahead) & set("rj")
+
+
+@pytest.mark.parametrize(
+    ("policy", "answer"), [("none", 0), ("idle", 1_000_060), ("fixed", 500_060), ("", 0), ("whatever", 0)]
+)
+def test_an_end_is_one_instant(policy: str, answer: int) -> None:
+    """Decision 7: from now, from the first message, or never."""
+    assert calculated("return {ending(ARGV[1], 60, 1000000, 500000)}", policy) == [answer]
+
+
+def test_an_entry_is_as_long_as_documented() -> None:
+    """256 of them are 7 kB."""
+    assert calculated("return {ENTRY}") == [ENTRY]
