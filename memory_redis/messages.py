@@ -14,13 +14,15 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    GetJsonSchemaHandler,
     SerializerFunctionWrapHandler,
     ValidationError,
     model_serializer,
     model_validator,
     with_config,
 )
-from pydantic.json_schema import SkipJsonSchema
+from pydantic.json_schema import JsonSchemaValue, SkipJsonSchema
+from pydantic_core import CoreSchema
 from typing_extensions import TypedDict
 
 from memory_redis.errors import InvalidMessage
@@ -155,6 +157,10 @@ class StoredMessage(BaseModel):
     def _serialized(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return cast(dict[str, Any], write(self._unpack()))
 
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return handler(cast(CoreSchema, _by_fields(cast(dict[str, Any], core))))
+
     def __iter__(self) -> Any:
         return super(StoredMessage, self._unpack()).__iter__()
 
@@ -180,6 +186,12 @@ class StoredMessage(BaseModel):
             yield "characters", len(self.text)
         if self.seq is not None:
             yield "seq", self.seq
+
+
+def _by_fields(core: dict[str, Any]) -> dict[str, Any]:
+    """A core schema without its serializer: what that writes is what the fields say."""
+    core = {key: value for key, value in core.items() if key != "serialization"}
+    return core | {"schema": _by_fields(core["schema"])} if core.get("type") != "model" else core
 
 
 class Source(Protocol):

@@ -74,6 +74,11 @@ def _inner_retries(client: SyncClient | AsyncClient) -> int:
     return retries
 
 
+def _options(wire: Wire) -> dict[str, Any]:
+    # A cluster client has its own way with what concerns the server, and knows no such option there.
+    return {} if wire[0] in ("PING", "INFO") else {"NEVER_DECODE": True}
+
+
 def _surely_not_sent(error: Exception, retries: int) -> bool:
     return retries == 0 and _CONNECTING.match(str(error)) is not None
 
@@ -82,7 +87,7 @@ class ClientChannel:
     """A redis-py client: single, Sentinel's or Cluster. It is never closed or reconfigured."""
 
     def __init__(self, client: SyncClient) -> None:
-        if not isinstance(client, (redis.Redis, redis.RedisCluster)):
+        if not isinstance(client, (redis.Redis, redis.RedisCluster)) or hasattr(client, "execute"):
             raise InvalidSetting("RedisMemory takes a URL or a client of redis-py, not an asyncio one")
         self._client, self._retries = client, _inner_retries(client)
 
@@ -91,7 +96,7 @@ class ClientChannel:
         client: Any = self._client
         try:
             if len(wires) == 1:
-                return [client.execute_command(*wires[0], NEVER_DECODE=True)]
+                return [client.execute_command(*wires[0], **_options(wires[0]))]
             with client.pipeline(transaction=False) as pipeline:
                 for wire in wires:
                     pipeline.execute_command(*wire, NEVER_DECODE=True)
@@ -114,7 +119,8 @@ class AsyncClientChannel:
     """
 
     def __init__(self, client: AsyncClient) -> None:
-        if not isinstance(client, (redis.asyncio.Redis, redis.asyncio.RedisCluster)):
+        single = isinstance(client, (redis.asyncio.Redis, redis.asyncio.RedisCluster))
+        if not single or hasattr(client, "execute"):
             raise InvalidSetting("AsyncRedisMemory takes a URL or an asyncio client of redis-py")
         self._client, self._retries = client, _inner_retries(client)
         self._home: tuple[int, weakref.ref[asyncio.AbstractEventLoop]] | None = None
@@ -139,7 +145,7 @@ async def exchanged(client: Any, wires: Sequence[Wire], retries: int) -> list[An
     """Send calls together over an asyncio client, give back their replies."""
     try:
         if len(wires) == 1:
-            return [await client.execute_command(*wires[0], NEVER_DECODE=True)]
+            return [await client.execute_command(*wires[0], **_options(wires[0]))]
         async with client.pipeline(transaction=False) as pipeline:
             for wire in wires:
                 pipeline.execute_command(*wire, NEVER_DECODE=True)

@@ -54,6 +54,8 @@ FORMAT: Final = 1
 HEADER_BYTES: Final = 36
 _HEAD: Final = Struct(">BBBII8s")
 _CHECKED: Final = 17
+_STAMP, _JSON_STAMP = 12, 50
+"""Bytes that the append script adds to a record at most."""
 TOOL_CALLS, PARTIAL = 1, 2
 DEEPEST: Final = 32
 
@@ -201,7 +203,7 @@ class Encoder:
 
     def _bounded(self, record: bytes, position: int) -> bytes:
         limit = self._limits.record_bytes
-        if len(record) > limit:
+        if len(record) + (_JSON_STAMP if self._as_json else _STAMP) > limit:
             raise InvalidMessage(f"a record holds at most {limit} bytes", position=position)
         return record
 

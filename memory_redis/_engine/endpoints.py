@@ -110,7 +110,10 @@ def connection_options(url: str, parse: Callable[[str], Mapping[str, Any]] = par
     Raises:
         InvalidSetting: a part of the URL is wrong.
     """
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise InvalidSetting(_WRONG) from None
     if parts.scheme == "unix":
         if not parts.path:
             raise InvalidSetting("a unix:// URL needs the path of a socket")

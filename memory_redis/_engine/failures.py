@@ -11,6 +11,7 @@ from memory_redis.errors import (
     ServerRefused,
     ServerUnavailable,
     StorageFull,
+    UnsupportedServer,
     WrongType,
 )
 
@@ -122,6 +123,10 @@ def translated(error: BaseException) -> MemoryRedisError:
     if is_exhausted(error):
         return PoolExhausted("no connection was free in time")
     text = reply_text(error)
+    if text.startswith(("ERR unknown command 'HELLO'", "ERR unknown command `HELLO`")):
+        return UnsupportedServer(
+            "the server knows no HELLO: Redis 6.2 or Valkey 7.2 is the oldest that works"
+        )
     if any(phrase in text for phrase in _DENIED):
         return AccessDenied("the server does not allow a command that is needed")
     if isinstance(error, (redis_errors.ResponseError, redis_errors.OutOfMemoryError)) and not is_passing(

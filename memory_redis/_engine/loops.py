@@ -6,22 +6,24 @@ import asyncio
 import os
 import weakref
 from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import anyio.to_thread
 from redis.asyncio import Connection, ConnectionPool, Redis
 from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import AuthenticationError
+from redis.exceptions import AuthenticationError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from memory_redis._engine.channels import exchanged
 from memory_redis._engine.endpoints import Endpoint, connection_options
 from memory_redis._engine.failures import TRANSPORT, NotSent
 from memory_redis._engine.plans import Wire
+from memory_redis._engine.servers import check_info
 from memory_redis.errors import PoolExhausted
 
 _abandoned: list[object] = []
@@ -41,18 +43,23 @@ _progress: ContextVar[_Progress] = ContextVar("memory_redis_progress")
 
 
 class _Noting:
-    """Mixed into a connection class: notes when something else than the handshake is sent."""
+    """Mixed into a connection class: notes when something else than the handshake is sent.
 
-    _open = False
+    `opened` are the connections that its client has opened and that still exist.
+    """
+
+    opened: ClassVar[weakref.WeakSet[Any]]
+    _ready = False
 
     async def connect(self, *args: Any, **options: Any) -> None:
-        self._open = False
+        self._ready = False
+        self.opened.add(self)
         await super().connect(*args, **options)  # type: ignore[misc]
-        self._open = True
+        self._ready = True
 
     async def send_packed_command(self, *args: Any, **options: Any) -> None:
         progress = _progress.get(None)
-        if self._open and progress is not None:
+        if self._ready and progress is not None:
             progress.sent = True
         await super().send_packed_command(*args, **options)  # type: ignore[misc]
 
@@ -101,17 +108,19 @@ class LoopChannel:
 
     async def exchange(self, wires: Sequence[Wire], seconds: float) -> list[Any]:
         """Send calls together, give back their replies."""
-        home = await self._home()
         progress = _Progress()
         _progress.set(progress)
+        home = None
         try:
-            async with asyncio.timeout(min(seconds, self._patience)), home.places:
-                progress.placed = True
-                return await exchanged(home.client, wires, 0)
+            async with asyncio.timeout(min(seconds, self._patience)):
+                home = await self._home()
+                async with home.places:
+                    progress.placed = True
+                    return await exchanged(home.client, wires, 0)
         except AuthenticationError:
             raise
         except TRANSPORT as error:
-            if not progress.placed:
+            if home is not None and not progress.placed:
                 raise NotSent from PoolExhausted("no connection was free in time")
             if not progress.sent and self._noting:
                 raise NotSent from error
@@ -132,8 +141,11 @@ class LoopChannel:
 
     async def _open(self) -> _Home:
         client = await anyio.to_thread.run_sync(self._make)
-        guard = _until_the_loop_ends(client)
+        guard = _until_the_loop_ends(client, self._noting)
         await anext(guard)
+        if self._noting:
+            with suppress(ResponseError):  # a user who may not ask for it
+                check_info(await client.execute_command("INFO", "server"))
         return _Home(client, asyncio.Semaphore(self._limit), guard)
 
     async def aclose(self) -> None:
@@ -144,13 +156,18 @@ class LoopChannel:
         await anyio.to_thread.run_sync(self._close)
 
 
-async def _until_the_loop_ends(client: Any) -> AsyncGenerator[None, None]:
+async def _until_the_loop_ends(client: Any, noting: bool) -> AsyncGenerator[None, None]:
     # A loop closes the asynchronous generators that it has seen before it ends (asyncio.run does
-    # so); without this each run would leave open sockets behind.
+    # so); without this each run would leave open sockets behind. It may give a generator one last
+    # turn and no more, so nothing here may wait.
     try:
         yield
     finally:
-        await client.aclose()
+        if noting:
+            for connection in list(client.connection_pool.connection_class.opened):
+                await connection.disconnect(nowait=True)
+        else:
+            await client.aclose()
 
 
 def own_client(endpoint: Endpoint) -> Redis:
@@ -160,6 +177,6 @@ def own_client(endpoint: Endpoint) -> Redis:
     """
     options = connection_options(endpoint.url(), parse_url)
     kind: Any = options.pop("connection_class", Connection)
-    noting: Any = type(kind.__name__, (_Noting, kind), {})
+    noting: Any = type(kind.__name__, (_Noting, kind), {"opened": weakref.WeakSet()})
     options.update(socket_timeout=None, retry=Retry(NoBackoff(), 0))
     return Redis.from_pool(ConnectionPool(connection_class=noting, **options))

@@ -18,7 +18,8 @@ T = TypeVar("T")
 UNKNOWN_AGE: Final = 10**15
 """ms since an append was first sent, where nobody knows: longer than any ring reaches back."""
 
-Word = bytes | str | int
+# No numbers: hiredis makes text of them in a way that a signal may break in upon, and ends the process.
+Word = bytes | str
 Wire = tuple[Word, ...]
 
 
@@ -41,7 +42,7 @@ class Call:
     ) -> None:
         if isinstance(command, Script):
             self.script: Script | None = command
-            self.words: Wire = (len(keys), *keys, *words)
+            self.words: Wire = (str(len(keys)), *keys, *words)
         else:
             self.script = None
             self.words = (command, *keys, *words)
@@ -54,7 +55,7 @@ class Call:
         words = self.words
         if self.timed and age:
             at = 2 + int(words[0])
-            words = (*words[:at], age, *words[at + 1 :])
+            words = (*words[:at], str(age), *words[at + 1 :])
         if by_source:
             return ("EVAL", self.script.source, *words)
         return ("EVALSHA", self.script.sha, *words)

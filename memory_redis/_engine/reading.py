@@ -134,7 +134,7 @@ class Reader:
         calls = (
             *extra,
             self._birth,
-            Call("LRANGE", (start, stop), keys=(keys.messages,)),
+            Call("LRANGE", (str(start), str(stop)), keys=(keys.messages,)),
             self._meta,
         )
         return Plan(calls, decode, keys.label)
@@ -157,7 +157,7 @@ class Reader:
             *extra,
             self._meta,
             Call("LLEN", keys=(keys.messages,)),
-            Call("LRANGE", (start, stop), keys=(keys.messages,)),
+            Call("LRANGE", (str(start), str(stop)), keys=(keys.messages,)),
             Call("HMGET", ("b", "v", "l"), keys=(keys.meta,)),
         )
         return Plan(calls, decode, keys.label)
@@ -178,11 +178,15 @@ class Reader:
         keys, settings = self._keys, self._settings
         extra: list[Call] = []
         if self._expiry.renewed_by_reads:
-            words = (self._expiry.policy, self._expiry.milliseconds)
+            words = (self._expiry.policy, str(self._expiry.milliseconds))
             extra.append(Call(RENEW, words, keys=(keys.messages, keys.meta)))
         if key_id is not None:
             hold = settings.idempotency_hold // timedelta(milliseconds=1)
-            extra.append(Call(SETTLE, (key_id.value, UNKNOWN_AGE, hold, 0), keys=(keys.messages, keys.meta)))
+            extra.append(
+                Call(
+                    SETTLE, (key_id.value, str(UNKNOWN_AGE), str(hold), b"0"), keys=(keys.messages, keys.meta)
+                )
+            )
         wanted = window.count if isinstance(window, LastMessages) else None
         found, messages, failed = yield from self._window(wanted, on_corrupt, tuple(extra))
         state = found.state
@@ -313,4 +317,6 @@ def refreshed(keys: ConversationKeys, ends: int) -> Flow[None]:
 
 def touch(index: str, keys: ConversationKeys, ends: int) -> Plan[Any]:
     """Enter a conversation in its user's index, or bring it to the top."""
-    return Plan((Call(INDEX_TOUCH, (keys.conversation_id, ends), keys=(index,)),), lambda replies: replies[0])
+    return Plan(
+        (Call(INDEX_TOUCH, (keys.conversation_id, str(ends)), keys=(index,)),), lambda replies: replies[0]
+    )

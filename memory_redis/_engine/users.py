@@ -44,7 +44,7 @@ class User:
 
     def _entries(self, below: str) -> Flow[tuple[int, list[Entry]]]:
         """The server's time, and the entries whose score is below."""
-        now, *rest = yield Plan((Call(INDEX_PAGE, (below, self._size), keys=(self._index,)),), only)
+        now, *rest = yield Plan((Call(INDEX_PAGE, (below, str(self._size)), keys=(self._index,)),), only)
         entries: list[Entry] = []
         for name, score in zip(rest[::2], rest[1::2], strict=True):
             conversation_id = name.decode()
@@ -56,7 +56,7 @@ class User:
         """Take entries out of the index that were not touched since they were read."""
         if not entries:
             return 0
-        words = [word for entry in entries for word in (entry.conversation_id, entry.score)]
+        words = [word for entry in entries for word in (entry.conversation_id, str(entry.score))]
         removed: int = yield Plan(
             (Call(INDEX_DROP, words, keys=(self._index,)),), lambda replies: replies[0][0]
         )

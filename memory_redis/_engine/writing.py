@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from memory_redis._engine.codec import Decoder
 from memory_redis._engine.keys import ConversationKeys
-from memory_redis._engine.plans import UNKNOWN_AGE, Call, Flow, Plan, only
+from memory_redis._engine.plans import UNKNOWN_AGE, Call, Flow, Plan, Word, only
 from memory_redis._engine.reading import refreshed, touch
 from memory_redis._engine.scripts import APPEND, CLEAR, INDEX_DROP, SETTLE
 from memory_redis._engine.settings import HOLD_MS, Settings
@@ -96,18 +96,18 @@ class Writer:
         elif append_id is None:
             append_id = AppendId.new()
             birth = append_id.value[:BIRTH_BYTES]  # as random, and saves a call to the system
-        words: list[Any] = [
+        words: list[Word] = [
             append_id.value,
-            0,
+            b"0",
             ring,
-            hold,
+            str(hold),
             b"" if policy == "any" else _wanted(expected or Version(), policy),
             birth or secrets.token_bytes(BIRTH_BYTES),
             "" if keys.index is None else "?",
             expiry.policy,
-            expiry.milliseconds,
-            settings.retention.count if settings.retention else 0,
-            0 if sent is None else 1,
+            str(expiry.milliseconds),
+            str(settings.retention.count) if settings.retention else b"0",
+            b"0" if sent is None else b"1",
             *records,
         ]
         while True:
@@ -178,7 +178,7 @@ class Writer:
             raise InvalidSetting("settle takes an AppendId; AppendId.parse() makes one of a text")
         call = Call(
             SETTLE,
-            (append_id.value, UNKNOWN_AGE, UNKNOWN_AGE, HOLD_MS),
+            (append_id.value, str(UNKNOWN_AGE), str(UNKNOWN_AGE), str(HOLD_MS)),
             keys=(keys.messages, keys.meta),
             timed=True,
         )
@@ -208,7 +208,7 @@ class Writer:
 
     def clear_call(self) -> Call:
         """The script that clears this conversation."""
-        words = (secrets.token_bytes(ID_BYTES), 0, secrets.token_bytes(BIRTH_BYTES), HOLD_MS)
+        words = (secrets.token_bytes(ID_BYTES), b"0", secrets.token_bytes(BIRTH_BYTES), str(HOLD_MS))
         return Call(CLEAR, words, keys=(self._keys.messages, self._keys.meta), timed=True)
 
     def cleared(self, reply: list[Any]) -> int:

@@ -132,7 +132,7 @@ def test_many_uses_leave_no_descriptor_and_no_thread(tmp_path: Path) -> None:
     with attach(None), attach(tmp_path):
         pass
     descriptors, threads = len(os.listdir("/proc/self/fd")), threading.active_count()
-    for _ in range(5):
+    for _ in range(3):
         with attach(None), attach(tmp_path), attach(None):
             pass
     assert len(os.listdir("/proc/self/fd")) == descriptors

@@ -178,10 +178,10 @@ os._exit(0)
 
 
 def test_a_child_that_attaches_while_the_private_server_ends_gets_a_living_one() -> None:
-    """Ten parents end at the moment at which their child attaches: it has the old server or its own."""
+    """Six parents end at the moment at which their child attaches: it has the old server or its own."""
     script = """
 read, write = os.pipe()
-for _ in range(10):
+for _ in range(6):
     if os.fork() == 0:
         held = attach()
         if os.fork() == 0:
@@ -195,7 +195,7 @@ for _ in range(10):
 listen()
 """
     with User(script) as ancestor:
-        assert [ancestor.line() for _ in range(10)] == ["1"] * 10
+        assert [ancestor.line() for _ in range(6)] == ["1"] * 6
 
 
 def test_multiprocessing_workers_share_what_they_inherit(where: str) -> None:

@@ -152,13 +152,13 @@ def test_a_killed_user_takes_nothing_from_the_others(tmp_path: Path) -> None:
 
 
 def test_a_user_killed_while_it_starts_the_server_leaves_no_trouble(tmp_path: Path) -> None:
-    """Users are killed at ten moments of a start; the next one gets a server each time, and none is left."""
+    """Users are killed at seven moments of a start; the next one gets a server each time, and none is left."""
     begun = "say('begin'); held = attach(path); say('attached'); listen()"
-    for moment in range(10):
+    for moment in range(7):
         with User(begun, tmp_path) as user:
             assert user.line() == "begin"
             with pytest.raises(subprocess.TimeoutExpired):
-                user.wait(moment * 0.012)
+                user.wait(moment * 0.015)
             user.send_signal(signal.SIGKILL)
             with attach(tmp_path) as server, client(server.url) as talk:
                 assert talk.rpush("moments", moment) == moment + 1

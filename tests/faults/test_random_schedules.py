@@ -24,7 +24,9 @@ from memory_redis import (
 from memory_redis._engine.fakes import fake_client, fake_server
 from tests.support.servers import Server
 
-SCHEDULES = 250
+SCHEDULES = 300
+FAKE_SCHEDULES = 100
+"""fakeredis runs a script in a hundred times the time."""
 STEPS = 10
 
 Token = tuple[Version, int, int, int]
@@ -215,7 +217,7 @@ def test_random_schedules_agree_with_the_model(valkey: Server, namespace: str, s
         RedisMemory.from_url(url, namespace=namespace, hooks=(), **options) as memory,
         fake_client(fake_server(url)) if settings == "fakeredis" else redis.Redis.from_url(url) as raw,
     ):
-        for number in range(SCHEDULES):
+        for number in range(FAKE_SCHEDULES if settings == "fakeredis" else SCHEDULES):
             schedule = Schedule(f"{settings} {number}", memory, raw, namespace)
             try:
                 schedule.run()
@@ -224,4 +226,4 @@ def test_random_schedules_agree_with_the_model(valkey: Server, namespace: str, s
                 raise
             conflicts, accepted = conflicts + schedule.conflicts, accepted + schedule.accepted
             lives += schedule.model.life
-    assert min(conflicts, accepted, lives) > 50
+    assert min(conflicts, accepted, lives) > 20

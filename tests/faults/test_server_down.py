@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import redis
 
-from memory_redis import MemoryRedisError, ServerUnavailable, human
+from memory_redis import MemoryRedisError, ServerUnavailable, UnknownOutcome, human
 from tests.faults.conftest import Connect
 from tests.faults.ways import OWN, WITHOUT_REPEATS
 from tests.support.servers import Server, free_port
@@ -153,9 +153,10 @@ async def test_a_server_that_loads_its_data_is_waited_for_until_the_deadline(
     patient = connect(slow_loader.port, timeout=5, deadline=10)
     async with loading(slow_loader):
         async with within(0.3, at_least=0.2):
-            with pytest.raises(ServerUnavailable) as caught:
+            with pytest.raises((ServerUnavailable, UnknownOutcome)) as caught:
                 await hasty.history("ann", "c").append(human("1"))
-        assert caught.value.outcome == "not_stored"
+        # a server that is busy may not have answered the last request
+        assert caught.value.outcome == ("unknown" if caught.type is UnknownOutcome else "not_stored")
         await patient.history("ann", "c").append(human("2"))
     snapshot = await patient.history("ann", "c").load()
     assert [message.text for message in snapshot.messages] == ["2"]

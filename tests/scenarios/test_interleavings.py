@@ -54,6 +54,21 @@ class Ambush:
         self.proxy.heal()
         self.proxy.drop_request(match=look)
 
+    def before_each(self, name: bytes, action: Callable[[], object], times: int) -> list[bytes]:
+        """The action is done before each request of a name, `times` times; the list grows with these."""
+        asked: list[bytes] = []
+
+        def look(args: list[bytes]) -> bool:
+            if args[0].upper() == name:
+                asked.append(name)
+                if len(asked) <= times:
+                    action()
+            return False
+
+        self.proxy.heal()
+        self.proxy.drop_request(match=look)
+        return asked
+
 
 @pytest.fixture
 def ambush(server: Server) -> Iterator[Ambush]:
@@ -203,6 +218,21 @@ async def test_pages_never_mix_two_lives(
         assert len(old) == STORED
     if action in ("clear and refill", "end and refill"):
         assert not (old and len(old) < len(seen)), "pages of two lives"
+
+
+async def test_a_load_ends_although_every_page_of_it_meets_a_trim(
+    ambush: Ambush, reader: Any, raw: redis.Redis, keys: Names, server: Server, namespace: str
+) -> None:
+    """I04, P6: what was read already may go; the load goes on and shows the moment of its first page."""
+    with RedisMemory.from_url(server.url, namespace=namespace, retention=MaxMessages(20_500)) as capped:
+        history = capped.history("ann", "c1")
+        for _ in range(21):
+            history.append(*(human("x") for _ in range(1000)))
+        asked = ambush.before_each(b"LRANGE", lambda: history.append(human("new")), times=40)
+        snapshot = await reader.load()
+    assert positions(snapshot) == list(range(snapshot.trimmed, snapshot.version.number))
+    assert len(snapshot.messages) == 20_500
+    assert len(asked) <= 10
 
 
 async def test_a_read_that_renews_the_end_shows_one_moment_too(

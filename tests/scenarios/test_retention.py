@@ -65,9 +65,10 @@ async def test_the_cap_never_separates_parallel_calls_from_their_results(coded: 
             await history.append(message)
             loaded = (await history.load()).messages
             assert orphans(loaded) == []
-            assert len(loaded) == await history.count() <= cap
+            assert len(loaded) <= cap
         await history.append(*turn)
         loaded = (await history.load()).messages
+        assert len(loaded) == await history.count()
         assert orphans(loaded) == []
         assert loaded == ([*turn, *turn] * (number + 1))[-len(loaded) :]
     assert len(loaded) == {2: 1, 3: 1, 7: 6, 8: 6}.get(cap, cap)

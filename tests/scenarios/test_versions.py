@@ -213,9 +213,20 @@ async def test_a_token_survives_being_written_down(memory: MakeMemory) -> None:
     for token in (Version(), await history.append(human("1"))):
         assert Version.parse(str(token)) == token
     await history.append(human("2"), expected=Version.parse(str((await history.load()).version)))
-    for text in ("", "1", "1-2-3", "-1--", f"{token} ", f"{token}\n", None, 3):
+    for text in ("", "1", "1-2-3", "-1--", f"{token} ", f"{token}\n", f"{2**48}--", None, 3):
         with pytest.raises(InvalidSetting):
             Version.parse(text)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("number", [2**48 - 1, 2**31, 10**12])
+async def test_a_token_with_a_number_beyond_the_history_is_refused(memory: MakeMemory, number: int) -> None:
+    """Decision 7: whatever a token says, the answer is one of this library's errors."""
+    history = memory().history("ann", "c1")
+    token = await history.append(human("1"))
+    for forged in (f"{number}--", f"{number}-{str(token).partition('-')[2]}"):
+        with pytest.raises(ConflictError):
+            await history.append(human("2"), expected=Version.parse(forged))
+    assert await history.count() == 1
 
 
 APPENDER = """

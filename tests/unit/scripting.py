@@ -17,6 +17,9 @@ SOURCES = {
     for path in files(scripts.__name__).iterdir()
     if path.name.endswith(".lua")
 }
+SHARED = ("prelude", "records")
+"""What is put before a script: no operations themselves."""
+
 ENTRY = 28
 HOLD = 100_000
 NAMES = (
@@ -120,6 +123,7 @@ _calculator = fakeredis.FakeRedis(server=fakeredis.FakeServer())
 
 
 def calculated(lua: str, *words: Any, client: Any = None) -> list[Any]:
-    """What a piece of Lua answers that stands behind the prelude, as a script does."""
-    reply: list[Any] = (client or _calculator).eval(f"{SOURCES['prelude']}\n{lua}", 0, *words)
+    """What a piece of Lua answers that stands behind the shared parts, as a script does."""
+    source = "\n".join([*(SOURCES[name] for name in SHARED), lua])
+    reply: list[Any] = (client or _calculator).eval(source, 0, *words)
     return reply

@@ -68,8 +68,8 @@ def begun(*, seconds: float = 60, **options: Any) -> Attempts:
     return Attempts(plan(**options), time.monotonic() + seconds)
 
 
-def age(attempts: Attempts) -> Any:
-    return attempts.wires()[0][6]
+def age(attempts: Attempts) -> int:
+    return int(attempts.wires()[0][6])
 
 
 def not_sent(cause: BaseException) -> NotSent:
@@ -95,7 +95,7 @@ def test_a_lost_reply_is_asked_for_again_at_once_with_its_age(error: BaseExcepti
     first = attempts.wires()
     assert attempts.failed(error) == 0.0
     again = attempts.wires()
-    assert 1 <= again[0][6] < 60_000
+    assert 1 <= int(again[0][6]) < 60_000
     assert (*again[0][:6], 0, *again[0][7:]) == first[0]
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -191,6 +193,34 @@ def test_a_hostile_record_is_corrupt(name: str) -> None:
     assert caught.value.position == 0
     assert caught.value.__cause__ is None
     assert len(str(caught.value)) < 200
+
+
+WAYS: dict[str, Callable[[StoredMessage], object]] = {
+    "data": lambda message: message.data,
+    "content": lambda message: message.content,
+    "text": lambda message: message.text,
+    "id": lambda message: message.id,
+    "tool_calls": lambda message: message.tool_calls,
+    "equality": lambda message: message == human("x"),
+    "dump": lambda message: message.model_dump(),
+    "JSON": lambda message: message.model_dump_json(),
+    "pickle": pickle.dumps,
+    "copy": copy.copy,
+    "deep copy": copy.deepcopy,
+    "fields": dict,
+    "append": lambda message: encoded(message),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_crafted_record_gives_its_error_however_it_is_asked(way: str) -> None:
+    """S1, K03: only a writer that makes the checksum right gets so far; it is a CorruptRecord, each time."""
+    message = read(HOSTILE["extension"], whole=False)
+    assert repr(message) == "StoredMessage(type='human', seq=0)"
+    for _ in range(2):
+        with pytest.raises(CorruptRecord) as caught:
+            WAYS[way](message)
+        assert caught.value.position == 0
 
 
 def test_the_last_of_duplicate_keys_wins() -> None:

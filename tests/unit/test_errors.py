@@ -112,6 +112,7 @@ def test_the_outcomes() -> None:
     assert TurnAlreadyStored("c", Version()).outcome == "stored"
 
 
+SERVER_ERRORS: list[type[ServerError]] = [ServerError, *ServerError.__subclasses__()]
 MADE: list[MemoryRedisError] = [
     MemoryRedisError("text"),
     InvalidSetting("text"),
@@ -130,7 +131,7 @@ MADE: list[MemoryRedisError] = [
     CorruptRecord("c0ffee", "reason", 9),
     UnsupportedFormat("c0ffee", "reason", 9),
     HistoryTooLarge("c0ffee", "reason"),
-    *(kind("text") for kind in [ServerError, *ServerError.__subclasses__()]),
+    *(kind("text") for kind in SERVER_ERRORS),
 ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import re
 import unicodedata
+from collections.abc import Callable
 from itertools import product
 from typing import Any
 
@@ -139,7 +140,7 @@ GOLDEN = {
         f"memory:{{{'u' * 200}:c.d_e-f@g}}:messages",
         f"memory:{{{'u' * 200}:c.d_e-f@g}}:meta",
         f"memory:{{{'u' * 200}}}:conversations",
-        None,
+        "39966c4578a6b021",
     ),
 }
 
@@ -150,8 +151,7 @@ def test_these_ids_have_these_keys(ids: tuple[str, str | None, str]) -> None:
     messages, meta, index, owner = GOLDEN[ids]
     keys = ConversationKeys(*ids)
     assert (keys.messages, keys.meta, keys.index) == (messages, meta, index)
-    if owner is not None:
-        assert keys.owner.hex() == owner
+    assert keys.owner.hex() == owner
 
 
 @given(one=st.tuples(users, ids), other=st.tuples(users, ids))
@@ -192,6 +192,17 @@ def test_a_session_is_no_conversation_of_any_user() -> None:
             assert session.messages not in all_keys(user, "s1")
 
 
+def calls_with(memory: RedisMemory, one_id: Any) -> list[Callable[[], object]]:
+    """Every call that takes an id, with this one."""
+    return [
+        lambda: memory.history(one_id, "c"),
+        lambda: memory.history("ann", one_id),
+        lambda: memory.session(one_id),
+        lambda: memory.conversations(one_id),
+        lambda: memory.forget(one_id),
+    ]
+
+
 NO_IDS: list[Any] = [None, 5, 0, True, 1.5, b"ann", [], ["ann"], {}, ("ann",), object(), ""]
 
 
@@ -199,12 +210,7 @@ NO_IDS: list[Any] = [None, 5, 0, True, 1.5, b"ann", [], ["ann"], {}, ("ann",), o
 def test_an_id_that_is_no_text_is_refused(bad: Any) -> None:
     """Decision 20, R19, R23, E12: a TypeError; nothing is coerced, and no default conversation is shared."""
     with RedisMemory.from_url("fake://") as memory:
-        calls = [
-            lambda: memory.history(bad, "c"),
-            lambda: memory.history("ann", bad),
-            lambda: memory.session(bad),
-        ]
-        for call in [*calls, lambda: memory.conversations(bad), lambda: memory.forget(bad)]:
+        for call in calls_with(memory, bad):
             with pytest.raises(InvalidId) as caught:
                 call()
             assert isinstance(caught.value, TypeError)
@@ -215,12 +221,7 @@ def test_an_id_that_is_no_text_is_refused(bad: Any) -> None:
 def test_an_id_with_half_of_a_character_is_refused(bad: str) -> None:
     """To replace it would make one account of two."""
     with RedisMemory.from_url("fake://") as memory:
-        calls = [
-            lambda: memory.history(bad, "c"),
-            lambda: memory.history("ann", bad),
-            lambda: memory.session(bad),
-        ]
-        for call in [*calls, lambda: memory.conversations(bad), lambda: memory.forget(bad)]:
+        for call in calls_with(memory, bad):
             with pytest.raises(InvalidId, match="surrogate") as caught:
                 call()
             assert caught.value.__cause__ is None

@@ -1,4 +1,4 @@
-"""The prelude of the scripts: its arithmetic against Python's."""
+"""What the scripts share: its arithmetic against Python's."""
 
 from __future__ import annotations
 

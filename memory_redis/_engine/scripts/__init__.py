@@ -1,4 +1,4 @@
-"""The Lua scripts beside this file, loaded once. Each gets the prelude put before it."""
+"""The Lua scripts beside this file, loaded once. Each has what it shares with others put before it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ class Script:
     sha: bytes = field(repr=False)
 
 
-def _load(name: str) -> Script:
+def _load(name: str, *shared: str) -> Script:
     folder = files(__name__)
-    source = b"\n".join(folder.joinpath(part).read_bytes() for part in ("prelude.lua", f"{name}.lua"))
+    parts = ("prelude", *shared, name)
+    source = b"\n".join(folder.joinpath(f"{part}.lua").read_bytes() for part in parts)
     return Script(name, source, hashlib.sha1(source, usedforsecurity=False).hexdigest().encode())
 
 
-APPEND = _load("append")
+APPEND = _load("append", "records")
 CLEAR = _load("clear")
 SETTLE = _load("settle")
 RENEW = _load("renew")

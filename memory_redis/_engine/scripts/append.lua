@@ -17,7 +17,8 @@
 
 local list, meta, id, age = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2])
 local field, other = ARGV[3], ARGV[3] == 'r' and 'k' or 'r'
-local m = redis.call('HMGET', meta, 'b', 'v', 't', 'l', field, 'd' .. field, 'n', 'c', 'i', 'z', 'e', 'j', other)
+local names = {'b', 'v', 't', 'l', field, 'd' .. field, 'n', 'c', 'i', 'z', 'e', 'j', other}
+local m = redis.call('HMGET', meta, unpack(names))
 local length = redis.call('LLEN', list)
 local ring, created = m[5] or '', tonumber(m[8] or 0)
 local now, policy, ms = clock(ring), ARGV[8], tonumber(ARGV[9])
@@ -81,32 +82,36 @@ if ARGV[7] ~= '' and not indexed then
   end
 end
 
--- 4. Store. The push is the first write: a server that is out of memory refuses it whole.
-local size, records = healed == 1 and weigh(list, 0, length) or tonumber(m[7] or 0), {}
-local time = bytes6(now)
+-- 4. All that only reads, and what is to be written.
+local size, records, time = healed == 1 and weigh(list, length, {}, 0, length) or tonumber(m[7] or 0), {}, bytes6(now)
 for i = 12, #ARGV do
   local record = stamped(ARGV[i], now, time, version + i - 12)
   records[i - 11], size = record, size + #record
 end
-for i = 1, count, 1000 do redis.call('RPUSH', list, unpack(records, i, math.min(i + 999, count))) end
 version = version + count
-
--- 5. Expire, trim and remember. What fails now takes the push back.
-local failed, cut, gone = trim(expire(nil, ends, list, meta), list, length + count, tonumber(ARGV[10]))
-local was = dropped
-ring, dropped = remember(ring, dropped, id, version, now, time, count, tonumber(ARGV[4]), field == 'r' and 8 or 0)
-local set = {'v', text(version), 'l', id, field, ring, 'n', text(size - gone)}
+local cut, gone = surplus(list, length, records, tonumber(ARGV[10]))
+local grown, forgot = remember(ring, dropped, id, version, now, time, count, tonumber(ARGV[4]), field == 'r' and 8 or 0)
+local set = {'v', text(version), 'l', id, field, grown, 'n', text(size - gone)}
 local function put(name, value) set[#set + 1], set[#set + 2] = name, value end
 if created == 0 or not m[1] then
   if birth == '' then birth = ARGV[6] end
   put('y', '1') put('b', birth) put('c', text(now))
 end
-if dropped ~= was then put('d' .. field, text(dropped)) end
+if forgot ~= dropped then put('d' .. field, text(forgot)) end
 if cut > 0 or healed == 1 then put('t', text(trimmed + cut)) put('e', text(edited)) end
 local refresh = indexed and stale(indexed, told, now, ends) and 1 or 0
 if refresh == 1 or (ARGV[7] ~= '' and not indexed) then put('i', text(now)) put('j', text(ends)) end
-failed = attempt(failed, 'HSET', meta, unpack(set))
-if failed then return attempt(nil, 'LTRIM', list, 0, -(count + 1)) and reply(-2, 0, 0) or failed end
+
+-- 5. Store. The push is the first write: a server that is out of memory refuses it whole. Whatever
+-- is refused after it, as by access control, takes it back.
+for i = 1, count, 1000 do redis.call('RPUSH', list, unpack(records, i, math.min(i + 999, count))) end
+local refused = attempt(expire(nil, ends, list, meta), 'HSET', meta, unpack(set))
+local failed = cut > 0 and attempt(refused, 'LTRIM', list, cut, -1) or refused
+if failed then
+  local kept = attempt(nil, 'RPOP', list, count) and attempt(nil, 'LTRIM', list, 0, -(count + 1))
+  if not refused then restore(meta, set, names, m) end
+  return kept and reply(-2, 0, 0) or failed
+end
 if not m[1] then expire(nil, ends, list, meta) end
 if conflict == 0 and healed == 0 and refresh == 0 then return {1, version, birth, ends} end
 answer = answer or reply(1, 0, 0)

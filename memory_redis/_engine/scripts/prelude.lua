@@ -1,4 +1,5 @@
--- Shared by every script: it is put before each of them when they are loaded.
+-- Shared by every script: it is put before each of them when they are loaded. What only append needs is
+-- in records.lua.
 --
 -- Numbers that stand inside binary fields are six bytes, big-endian: enough for milliseconds since
 -- 1970 and for any count, and free of struct and bit, which not every server offers to scripts.
@@ -80,89 +81,12 @@ local function forgotten(dropped, age, now)
   return age > 0 and dropped > 0 and dropped >= now - age - 100
 end
 
--- A record with the time at which, and the position at which, it is stored. `time` is `now` in bytes.
-local function stamped(record, now, time, position)
-  if string.byte(record) == 123 then
-    return '{"stored_at":' .. text(now) .. ',"seq":' .. text(position) .. ',' .. string.sub(record, 2)
-  end
-  return string.sub(record, 1, 1) .. time .. bytes6(position) .. string.sub(record, 2)
-end
-
--- Whether a record belongs to a tool exchange: 'call', 'result' or nil.
-local function exchange(record)
-  if string.byte(record) ~= 123 then
-    local kind, flags = string.byte(record, 18, 19)
-    if kind == 4 or kind == 5 then return 'result' end
-    return flags and flags % 2 == 1 and 'call' or nil
-  end
-  local name = string.match(record, '"type":%s*"(%a+)"') or ''
-  if string.sub(name, 1, 4) == 'tool' or string.sub(name, 1, 8) == 'function' then return 'result' end
-  if string.sub(name, 1, 4) == 'Tool' or string.sub(name, 1, 8) == 'Function' then return 'result' end
-  if string.find(record, '"tool_calls":%s*%[%s*{') or string.find(record, '"function_call":%s*{') then return 'call' end
-  return nil
-end
-
--- The first place at or after `cut` where no tool exchange is cut in half: a result that comes
--- before any new call answers a call that the cut would take away.
-local function boundary(list, cut)
-  local from, quiet = cut, 0
-  while quiet < 32 do
-    local page = redis.call('LRANGE', list, from, from + 31)
-    for i, record in ipairs(page) do
-      local part = exchange(record)
-      if part == 'call' then return cut end
-      quiet = quiet + 1
-      if part == 'result' then cut, quiet = from + i, 0 end
-    end
-    if #page < 32 then return cut end
-    from = from + 32
-  end
-  return cut
-end
-
--- Add to an answer the newest of the records from index `start` to `stop` that have room in `bytes`.
-local function add_newest(answer, list, start, stop, bytes)
-  start = math.max(start, 0)
-  local records = stop >= start and redis.call('LRANGE', list, start, stop) or {}
-  local first = #records + 1
-  while first > 1 and #records[first - 1] <= bytes do
-    first = first - 1
-    bytes = bytes - #records[first]
-  end
-  for i = first, #records do answer[#answer + 1] = records[i] end
-end
-
--- Bytes of the records from index `start` to before `stop`, and whether one of them calls a tool.
-local function weigh(list, start, stop)
-  local bytes, calls = 0, false
-  for from = start, stop - 1, 1000 do
-    for _, record in ipairs(redis.call('LRANGE', list, from, math.min(from + 999, stop - 1))) do
-      bytes = bytes + #record
-      calls = calls or exchange(record) == 'call'
-    end
-  end
-  return bytes, calls
-end
-
 -- A command after the first write, where an error can no longer mean that nothing was done: the
 -- error, or nil; nothing is called after an earlier one.
 local function attempt(failed, ...)
   if failed then return failed end
   local answer = redis.pcall(...)
   return type(answer) == 'table' and answer.err and answer or nil
-end
-
--- Take away the oldest records, so that at most `keep` of `length` stay: the error if that failed,
--- how many, and their bytes.
-local function trim(failed, list, length, keep)
-  if failed or keep == 0 or length <= keep then return failed, 0, 0 end
-  local cut = length - keep
-  local bytes, calls = weigh(list, 0, cut)
-  if calls then
-    local safe = boundary(list, cut)
-    bytes, cut = bytes + weigh(list, cut, safe), safe
-  end
-  return attempt(nil, 'LTRIM', list, cut, -1), cut, bytes
 end
 
 -- The instant at which a conversation ends, 0 for never. Policies: 'none', 'idle' (ms from now),
