@@ -161,6 +161,14 @@ class StoredMessage(BaseModel):
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         return handler(cast(CoreSchema, _by_fields(cast(dict[str, Any], core))))
 
+    def model_dump(self, **options: Any) -> dict[str, Any]:
+        """As pydantic's; the message is unpacked first, so that its errors come as they are."""
+        return super(StoredMessage, self._unpack()).model_dump(**options)
+
+    def model_dump_json(self, **options: Any) -> str:
+        """As pydantic's; the message is unpacked first, so that its errors come as they are."""
+        return super(StoredMessage, self._unpack()).model_dump_json(**options)
+
     def __iter__(self) -> Any:
         return super(StoredMessage, self._unpack()).__iter__()
 

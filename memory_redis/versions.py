@@ -42,11 +42,11 @@ class Version:
     _TEXT: ClassVar[re.Pattern[str]] = re.compile(r"(0|[1-9][0-9]{0,14})-([0-9a-f]{24})?-([0-9a-f]{16})?")
 
     def __post_init__(self) -> None:
-        number = type(self.number) is int and 0 <= self.number < 10**15
+        number = type(self.number) is int and 0 <= self.number < 2**48
         last = type(self.last) is bytes and len(self.last) in (0, ID_BYTES)
         birth = type(self.birth) is bytes and len(self.birth) in (0, BIRTH_BYTES)
         if not (number and last and birth):
-            raise InvalidSetting("a version is a number below 10**15, an append id and a birth tag")
+            raise InvalidSetting("a version is a number below 2**48, an append id and a birth tag")
 
     def __str__(self) -> str:
         return f"{self.number}-{self.last.hex()}-{self.birth.hex()}"

@@ -1,45 +1,36 @@
-"""Messages to records and back. The only module that knows msgpack.
-
-A record of format 1 is a header of 36 bytes, readable from Lua, and a msgpack map, the message's
-data:
-
-    0      format, 1
-    1-6    ms since 1970 at which the server stored it  (these two are
-    7-12   position among all messages ever appended     stamped by the append script)
-    13-16  CRC-32 of all that follows
-    17     type: 1 human, 2 ai, 3 system, 4 tool, 5 function, 6 chat, 7 remove
-    18     flags: 1 has tool calls, 2 partial
-    19     id of the token counter, 0 for none
-    20-23  tokens by that counter
-    24-27  bytes of the content's text, UTF-8
-    28-35  tag of the conversation it belongs to
-    36-    msgpack
-
-A writer sends a record without bytes 1 to 12. A load checks header, tag and CRC of every record;
-the map is unpacked, and its structure checked, when the message's data is first asked for.
-
-A record that begins with `{` is JSON text in LangChain's layout; ours has `stored_at`, `seq` and
-`owner` beside `type` and `data`, where LangChain's readers do not look. Both may stand in one list.
-"""
+"""Messages to records and back. The only module that knows msgpack."""
 
 from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from struct import Struct
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 from zlib import crc32
 
 import msgpack
 
+from memory_redis._engine.records import (
+    CHECKED,
+    CODES,
+    DEEPEST,
+    FORMAT,
+    HEAD,
+    HEADER_BYTES,
+    JSON_STAMP,
+    KINDS,
+    LATEST_MS,
+    NAMES,
+    PARTIAL,
+    READ,
+    STAMP,
+    TOOL_CALLS,
+    check_structure,
+)
 from memory_redis.errors import CorruptRecord, InvalidMessage, InvalidSetting, RecordError, UnsupportedFormat
 from memory_redis.layouts import (
     DEFAULTS,
-    MESSAGE_TYPES,
-    REQUIRED,
     MessageType,
     canonical,
     has_calls,
@@ -49,40 +40,6 @@ from memory_redis.layouts import (
 )
 from memory_redis.limits import Limits
 from memory_redis.messages import PACKED, StoredMessage, loaded
-
-FORMAT: Final = 1
-HEADER_BYTES: Final = 36
-_HEAD: Final = Struct(">BBBII8s")
-_CHECKED: Final = 17
-_STAMP, _JSON_STAMP = 12, 50
-"""Bytes that the append script adds to a record at most."""
-TOOL_CALLS, PARTIAL = 1, 2
-DEEPEST: Final = 32
-
-_READ: Final = Struct(">xHI6xIB10x8s").unpack_from
-_CODES: Final = {kind: code for code, kind in enumerate(MESSAGE_TYPES, 1)}
-_KINDS: Final = {code: kind for kind, code in _CODES.items()}
-_NAMES: Final[dict[str, MessageType]] = {kind: kind for kind in MESSAGE_TYPES}
-LATEST_MS: Final = 253_402_300_799_999
-"""The last millisecond of the year 9999, after which Python has no date."""
-_CALLS: Final = ("tool_calls", "invalid_tool_calls")
-_CALL: Final = frozenset({dict})
-_BLOCKS: Final = frozenset({str, dict})
-_SCALARS: Final = frozenset({str, int, float, bool, bytes, type(None)})
-_STRUCTURE: Final[dict[str, frozenset[type]]] = {
-    "content": frozenset({str, list}),
-    "id": frozenset({str, type(None)}),
-    "name": frozenset({str, type(None)}),
-    "additional_kwargs": frozenset({dict}),
-    "response_metadata": frozenset({dict}),
-    "tool_calls": frozenset({list}),
-    "invalid_tool_calls": frozenset({list}),
-    "usage_metadata": frozenset({dict, type(None)}),
-    "tool_call_id": frozenset({str}),
-    "status": frozenset({str}),
-    "role": frozenset({str}),
-}
-
 
 # -- writing -------------------------------------------------------------------------------------
 
@@ -96,7 +53,7 @@ class _Unstorable(Exception):
         self.path: list[str] = []
 
 
-def _plain(value: Any, depth: int, as_json: bool) -> Any:
+def _plain(value: Any, depth: int, as_json: bool, room: list[int]) -> Any:
     """A copy made of nothing but what every reader gets back."""
     kind = type(value)
     if kind is str:
@@ -114,9 +71,12 @@ def _plain(value: Any, depth: int, as_json: bool) -> Any:
     if kind is dict or kind is list or kind is tuple or isinstance(value, (dict, list)):
         if depth >= DEEPEST:
             raise _Unstorable(f"nested deeper than {DEEPEST}")
+        room[0] -= len(value)  # one list may stand in many places, and count in each
+        if room[0] < 0:
+            raise _Unstorable("more values than a record can hold")
         if isinstance(value, dict):
-            return {_key(key): _inside(str(key), item, depth, as_json) for key, item in value.items()}
-        return [_inside(str(at), item, depth, as_json) for at, item in enumerate(value)]
+            return {_key(key): _inside(str(key), item, depth, as_json, room) for key, item in value.items()}
+        return [_inside(str(at), item, depth, as_json, room) for at, item in enumerate(value)]
     if kind is bytes:
         if as_json:
             raise _Unstorable("JSON has no bytes")
@@ -132,9 +92,9 @@ def _key(key: Any) -> str:
     return well_formed(key)
 
 
-def _inside(name: str, value: Any, depth: int, as_json: bool) -> Any:
+def _inside(name: str, value: Any, depth: int, as_json: bool, room: list[int]) -> Any:
     try:
-        return _plain(value, depth + 1, as_json)
+        return _plain(value, depth + 1, as_json, room)
     except _Unstorable as error:
         error.path.insert(0, name)
         raise
@@ -181,21 +141,21 @@ class Encoder:
                 f"a {type(message).__name__} is no message: use human(), ai(), …", position=position
             )
         kind = message.type
-        if kind not in _CODES:
+        if kind not in CODES:
             raise InvalidMessage("a type that is not known here", position=position, field="type")
         if not self._as_json and "type" not in message.data:
             try:  # nearly every message is plain already, and need not be copied to see that
-                _check(kind, message.data)
+                check_structure(kind, message.data, self._limits.record_bytes)
                 return self._bounded(_msgpack_record(kind, message.data, owner), position)
             except _NOT_PLAIN:
                 pass
         try:
-            data = _plain(message.data, 0, self._as_json)
+            data = _plain(message.data, 0, self._as_json, [self._limits.record_bytes])
         except _Unstorable as error:
             field = ".".join(["data", *error.path])
             raise InvalidMessage(error.reason, position=position, field=field) from None
         try:
-            _check(kind, data)
+            check_structure(kind, data, self._limits.record_bytes)
             _, data = canonical(kind, data)
         except ValueError as error:
             raise InvalidMessage(str(error), position=position, field="data") from None
@@ -203,7 +163,7 @@ class Encoder:
 
     def _bounded(self, record: bytes, position: int) -> bytes:
         limit = self._limits.record_bytes
-        if len(record) + (_JSON_STAMP if self._as_json else _STAMP) > limit:
+        if len(record) + (JSON_STAMP if self._as_json else STAMP) > limit:
             raise InvalidMessage(f"a record holds at most {limit} bytes", position=position)
         return record
 
@@ -218,7 +178,7 @@ def _msgpack_record(kind: MessageType, data: Mapping[str, Any], owner: bytes) ->
     text = text_of(data.get("content"))
     size = len(text) if text.isascii() else len(text.encode())
     body: Any = msgpack.packb(data, strict_types=True)
-    checked = _HEAD.pack(_CODES[kind], flags, 0, 0, size, owner) + bytes(body)
+    checked = HEAD.pack(CODES[kind], flags, 0, 0, size, owner) + bytes(body)
     return b"\x01" + crc32(checked).to_bytes(4) + checked
 
 
@@ -237,64 +197,6 @@ def _json_record(kind: MessageType, data: dict[str, Any], owner: bytes) -> bytes
 
 def _refuse_extension(_code: int, _data: bytes) -> NoReturn:
     raise ValueError("an extension type")
-
-
-def _check(kind: str, data: Any) -> None:
-    """That data has the structure of a message of this type."""
-    if type(data) is not dict:
-        raise ValueError("no map")
-    for name, value in data.items():
-        found = type(value)
-        if name in _STRUCTURE:
-            if found not in _STRUCTURE[name]:
-                raise ValueError(f"data.{name} is a {found.__name__}")
-        elif type(name) is not str:
-            raise ValueError("a key that is no text")
-        if found is str:
-            continue
-        if found is dict or found is list:
-            if value:
-                _check_value(value, 1)
-        elif found not in _SCALARS:
-            raise ValueError("a type that is never written")
-    needed = REQUIRED.get(kind)
-    if needed is not None and type(data.get(needed)) is not str:
-        raise ValueError(f"no data.{needed}")
-    if "content" not in data:
-        if kind != "remove":
-            raise ValueError("no data.content")
-    elif type(data["content"]) is list and not {type(block) for block in data["content"]} <= _BLOCKS:
-        raise ValueError("a content block that is no text and no map")
-    for calls in _CALLS:
-        if calls in data and not {type(call) for call in data[calls]} <= _CALL:
-            raise ValueError("a tool call that is no map")
-
-
-def _check_value(value: Any, depth: int) -> None:
-    if depth >= DEEPEST:
-        raise ValueError(f"nested deeper than {DEEPEST}")
-    if type(value) is dict:
-        for key in value:
-            if type(key) is not str:
-                raise ValueError("a key that is no text")
-        value = value.values()
-    for item in value:
-        kind = type(item)
-        if kind is dict or kind is list:
-            _check_value(item, depth + 1)
-        elif kind not in _SCALARS:
-            raise ValueError("a type that is never written")
-
-
-_JSON_POSITION = re.compile(rb'\{"stored_at":\d{1,15},"seq":(\d{1,15}),')
-
-
-def position_of(record: bytes) -> int | None:
-    """The position that the append script stamped on a record; None if there is none to be read."""
-    if record[:1] == b"{":
-        match = _JSON_POSITION.match(record)
-        return int(match[1]) if match else None
-    return int.from_bytes(record[7:13]) if len(record) > HEADER_BYTES and record[0] == FORMAT else None
 
 
 _NOT_A_RECORD = (ValueError, msgpack.UnpackException, RecursionError)
@@ -324,15 +226,15 @@ class Decoder:
         for at, record in enumerate(records, position):
             try:
                 if HEADER_BYTES < len(record) <= limit and record[0] == FORMAT:
-                    high, low, crc, code, owner = _READ(record)
+                    high, low, crc, code, owner = READ(record)
                     if owner != mine:
                         raise ValueError("it belongs to another conversation")
                     stored = high << 32 | low
-                    if crc != crc32(record[_CHECKED:]) or code not in _KINDS or stored > LATEST_MS:
+                    if crc != crc32(record[CHECKED:]) or code not in KINDS or stored > LATEST_MS:
                         raise ValueError("damaged")
-                    values: dict[str, Any] = {"type": _KINDS[code], "seq": at, "stored_ms": stored}
+                    values: dict[str, Any] = {"type": KINDS[code], "seq": at, "stored_ms": stored}
                     if whole:
-                        values["data"] = self.unpacked(record, _KINDS[code], at)
+                        values["data"] = self.unpacked(record, KINDS[code], at)
                     else:
                         values[PACKED] = (self, record)
                     found.append(loaded(values))
@@ -352,7 +254,7 @@ class Decoder:
         """
         try:
             data: dict[str, Any] = msgpack.unpackb(record[HEADER_BYTES:], ext_hook=_refuse_extension)
-            _check(kind, data)
+            check_structure(kind, data, len(record))
         except _NOT_A_RECORD as error:
             raise self._corrupt(error, position) from None
         return data
@@ -385,13 +287,13 @@ class Decoder:
         stored = value.get("stored_at")
         try:
             name, data = canonical(*layout(value))
-            data = _plain(data, 0, True)
+            data = _plain(data, 0, True, [len(record)])
         except _Unstorable:
             raise ValueError("a value that is never written") from None
-        kind = _NAMES.get(name)
+        kind = NAMES.get(name)
         if kind is None:
             raise ValueError("no message type that is known here")
-        _check(kind, data)
+        check_structure(kind, data, len(record))
         timed = type(stored) is int and 0 <= stored <= LATEST_MS
         return loaded({"type": kind, "data": data, "seq": position, "stored_ms": stored if timed else None})
 

@@ -123,7 +123,7 @@ def translated(error: BaseException) -> MemoryRedisError:
     if is_exhausted(error):
         return PoolExhausted("no connection was free in time")
     text = reply_text(error)
-    if text.startswith(("ERR unknown command 'HELLO'", "ERR unknown command `HELLO`")):
+    if "unknown command" in text[:20] and "HELLO" in text[:30]:
         return UnsupportedServer(
             "the server knows no HELLO: Redis 6.2 or Valkey 7.2 is the oldest that works"
         )

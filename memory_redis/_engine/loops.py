@@ -103,8 +103,10 @@ class LoopChannel:
 
     def _start(self) -> None:
         self._pid = os.getpid()
-        self._homes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Future[_Home]]
+        self._homes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Home]
         self._homes = weakref.WeakKeyDictionary()
+        self._opening: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]
+        self._opening = weakref.WeakKeyDictionary()
 
     async def exchange(self, wires: Sequence[Wire], seconds: float) -> list[Any]:
         """Send calls together, give back their replies."""
@@ -124,6 +126,9 @@ class LoopChannel:
                 raise NotSent from PoolExhausted("no connection was free in time")
             if not progress.sent and self._noting:
                 raise NotSent from error
+            if home is not None and self._noting:
+                # It had perhaps been idle, and others that were may have ended with it.
+                await home.client.connection_pool.disconnect(inuse_connections=False)
             if isinstance(error, TimeoutError):
                 raise RedisTimeoutError("no reply in time") from None
             raise
@@ -133,26 +138,32 @@ class LoopChannel:
             _abandoned.append(self._homes)
             self._start()
         loop = asyncio.get_running_loop()
-        future = self._homes.get(loop)
-        if future is None or future.cancelled() or (future.done() and future.exception() is not None):
-            future = asyncio.ensure_future(self._open())
-            self._homes[loop] = future
-        return await asyncio.shield(future)
+        home = self._homes.get(loop)
+        if home is None:
+            async with self._opening.setdefault(loop, asyncio.Lock()):
+                home = self._homes.get(loop)
+                if home is None:
+                    home = self._homes[loop] = await self._open()
+        return home
 
     async def _open(self) -> _Home:
         client = await anyio.to_thread.run_sync(self._make)
         guard = _until_the_loop_ends(client, self._noting)
         await anext(guard)
-        if self._noting:
-            with suppress(ResponseError):  # a user who may not ask for it
-                check_info(await client.execute_command("INFO", "server"))
+        try:
+            if self._noting:
+                with suppress(ResponseError):  # a user who may not ask for it
+                    check_info(await client.execute_command("INFO", "server"))
+        except BaseException:
+            await guard.aclose()
+            raise
         return _Home(client, asyncio.Semaphore(self._limit), guard)
 
     async def aclose(self) -> None:
         """Close this loop's connections, and release what the clients stand on."""
-        future = self._homes.pop(asyncio.get_running_loop(), None)
-        if future is not None and self._pid == os.getpid():
-            await (await future).guard.aclose()
+        home = self._homes.pop(asyncio.get_running_loop(), None)
+        if home is not None and self._pid == os.getpid():
+            await home.guard.aclose()
         await anyio.to_thread.run_sync(self._close)
 
 

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
-from memory_redis._engine.codec import Decoder, position_of
+from memory_redis._engine.codec import Decoder
 from memory_redis._engine.keys import ConversationKeys
 from memory_redis._engine.plans import UNKNOWN_AGE, Call, Flow, Plan
+from memory_redis._engine.records import position_of
 from memory_redis._engine.scripts import INDEX_TOUCH, RENEW, SETTLE
 from memory_redis._engine.settings import Settings
 from memory_redis.errors import (
@@ -249,13 +250,21 @@ class Reader:
                 raise HistoryTooLarge(self._keys.label, f"more than {limit} bytes: read it with iterate()")
             records = found.records
             self._bound(records)
-            while state.trimmed + len(records) < state.version:
-                start = len(records)
-                more = yield from self._read(start, start + PAGE - 1)
+            position, trimmed, slack = found.position + len(records), state.trimmed, 0
+            while position < state.version:
+                index = max(position - trimmed - slack, 0)
+                more = yield from self._read(index, index + PAGE + slack - 1)
                 now = more.state
-                if now.birth != state.birth or now.edited != state.edited or now.trimmed != state.trimmed:
+                if now.birth != state.birth or now.edited != state.edited:
                     break
-                records = records + more.records[: state.version - state.trimmed - start]
+                if more.position > position:  # what is still missing was trimmed, or the page began too late
+                    if index == 0:
+                        break
+                    trimmed, slack = now.trimmed, slack * 2 or 64
+                    continue
+                early = position - more.position
+                records = records + more.records[early : early + state.version - position]
+                position, trimmed = found.position + len(records), now.trimmed
                 self._bound(records)
             else:
                 return Found(state, records, found.position, True, found.extra)

@@ -13,7 +13,7 @@ from memory_redis.errors import ServerUnavailable
 from memory_redis.server import ServerNotFound, ServerNotStarted, attach
 from memory_redis.server.binary import find_server
 
-from .users import HOLD, User, client, eventually, is_locked, parent_of, pid_of, runs
+from .users import HOLD, User, client, eventually, is_locked, parent_of, pid_of, resume, runs
 
 BUNDLED = find_server(Path())
 
@@ -165,7 +165,7 @@ def test_a_server_that_does_not_end_holds_a_new_user_up_for_so_long_only(tmp_pat
         ):
             attach(tmp_path, wait=0.3)
     finally:
-        os.kill(pid, signal.SIGCONT)
+        resume(pid)
     with attach(tmp_path) as server:
         assert pid_of(server.url) != pid
 

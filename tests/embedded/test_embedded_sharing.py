@@ -10,7 +10,7 @@ import pytest
 
 from memory_redis.server import attach
 
-from .users import HOLD, PATIENCE, User, client, eventually, is_locked, parent_of, pid_of, runs
+from .users import HOLD, PATIENCE, User, client, eventually, is_locked, parent_of, pid_of, resume, runs
 
 RACE = """
 say("here")
@@ -152,7 +152,7 @@ def test_a_killed_user_takes_nothing_from_the_others(tmp_path: Path) -> None:
 
 
 def test_a_user_killed_while_it_starts_the_server_leaves_no_trouble(tmp_path: Path) -> None:
-    """Users are killed at seven moments of a start; the next one gets a server each time, and none is left."""
+    """Users are killed at seven moments of a start; the next one gets a server each time."""
     begun = "say('begin'); held = attach(path); say('attached'); listen()"
     for moment in range(7):
         with User(begun, tmp_path) as user:
@@ -209,11 +209,12 @@ def test_a_server_whose_supervisor_was_killed_ends(tmp_path: Path) -> None:
 
 def test_a_server_whose_supervisor_was_killed_is_never_joined_by_a_second_one(tmp_path: Path) -> None:
     """While such a server still ends, a new user waits for it, and starts its own then."""
-    with User(HOLD, tmp_path) as first, User(HOLD, tmp_path) as second:
+    with User(HOLD, tmp_path) as first, User(HOLD, tmp_path) as second, ExitStack() as stack:
         pid, _ = first.server()
         assert second.server()[0] == pid
         supervisor = parent_of(pid)
         os.kill(pid, signal.SIGSTOP)
+        stack.callback(resume, pid)
         os.kill(supervisor, signal.SIGKILL)
         eventually(lambda: not is_locked(tmp_path / "socket"), "the supervisor is gone")
         with User(HOLD, tmp_path) as third:

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -62,6 +63,12 @@ def runs(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     return state != "Z"
+
+
+def resume(pid: int) -> None:
+    """Let a stopped process go on, if it is still there."""
+    if runs(pid):
+        os.kill(pid, signal.SIGCONT)
 
 
 def parent_of(pid: int) -> int:

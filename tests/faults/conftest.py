@@ -15,7 +15,7 @@ from tests.support.fault_proxy import FaultProxy
 from tests.support.servers import Server
 
 Connect = Callable[..., Any]
-"""Makes a memory over the way under test: `connect(port, timeout=0.2, **options)`."""
+"""Makes a memory over the way under test: `connect(port, timeout=0.15, **options)`."""
 
 Texts = Callable[[str, str], list[str]]
 """The texts of a conversation, oldest first, read past every fault."""
@@ -40,7 +40,7 @@ async def connect(way: Way, namespace: str) -> AsyncIterator[Connect]:
     """Makes memories over the way under test; they are closed at the end."""
     async with AsyncExitStack() as stack:
 
-        def connect(port: int, timeout: float = 0.2, **options: Any) -> Any:
+        def connect(port: int, timeout: float = 0.15, **options: Any) -> Any:
             options.setdefault("namespace", namespace)
             return way.open(stack, port, timeout, **options)
 

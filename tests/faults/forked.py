@@ -16,6 +16,8 @@ import time
 import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from types import FrameType
+from typing import Any
 
 import redis
 import redis.asyncio
@@ -98,6 +100,29 @@ def sync(url: str, namespace: str) -> None:
     sys.setswitchinterval(1e-6)  # in the children too: whoever comes first must not meet half a reset
     pids = in_children(lambda name: threads(lambda own: sync_work(memory, own, 10), name, 8))
     threads(lambda name: sync_work(memory, name, 10), "parent", 8)
+    joined(pids)
+
+
+def slow_motion(frame: FrameType, event: str, argument: object) -> Any:
+    """A trace function: other threads get their turn after every line of the engine."""
+    if "_engine" not in frame.f_code.co_filename:
+        return None
+    if event == "line":
+        time.sleep(0.0002)
+    return slow_motion
+
+
+def first_calls(url: str, namespace: str) -> None:
+    """The first calls of a child come from 8 threads at once, which take turns after every line."""
+    memory = RedisMemory.from_url(url, namespace=namespace, max_connections=8)
+    threads(lambda name: sync_work(memory, name, 5), "before", 8)
+
+    def work(name: str) -> None:
+        threading.settrace(slow_motion)
+        threads(lambda own: sync_work(memory, own, 2), name, 8)
+
+    pids = in_children(work)
+    threads(lambda name: sync_work(memory, name, 20), "parent", 8)
     joined(pids)
 
 
@@ -194,6 +219,7 @@ def children_that_close(url: str, namespace: str) -> None:
 
 CASES = {
     "sync": sync,
+    "first_calls": first_calls,
     "sync_client": sync_client,
     "fork_during_calls": fork_during_calls,
     "asyncio_loop": asyncio_loop,

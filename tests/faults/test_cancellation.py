@@ -44,7 +44,7 @@ async def test_three_hundred_cancelled_calls_cross_no_replies_and_leak_no_connec
     mine, other = memory.history("ann", "mine"), memory.history("ben", "other")
     await other.append(human("other"))
     await mine.append(human("start"))
-    proxy.delay(0.002, 0.002)
+    proxy.delay(0.001, 0.001)
     chance = random.Random(300)
     done: list[str] = []
 
@@ -52,7 +52,7 @@ async def test_three_hundred_cancelled_calls_cross_no_replies_and_leak_no_connec
         for number in range(60):
             text = f"{worker} {number}"
             call = mine.append(human(text)) if number % 3 else mine.load()
-            result = await cancelled_after(call, chance.uniform(0, 0.012))
+            result = await cancelled_after(call, chance.uniform(0, 0.007))
             if number % 3 and result is not None:
                 done.append(text)
             snapshot = await other.load()

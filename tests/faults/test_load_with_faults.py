@@ -56,7 +56,7 @@ def test_a_load_under_faults_loses_and_doubles_nothing(
             kind=kind,
             timeout=0.3,
             tasks=3,
-            seconds=4.5,
+            seconds=3.5,
             expected=0.5,
             reads=0.15,
             pause=0.02,
@@ -67,15 +67,15 @@ def test_a_load_under_faults_loses_and_doubles_nothing(
     ]
     with Workers(*jobs) as workers:
         workers.begin()
-        harm(proxy, 4)
+        harm(proxy, 3)
         operations, counts = workers.end()
     operations += final_reads(direct, CONVERSATIONS)
     result = check(operations, version_is_length=True, require_final=True)
     assert result["ok"], result["examples"]
     assert [operation["error"] for operation in operations if "error" in operation] == []
     assert result["stats"].get("append_unknown", 0) == 0
-    assert result["stats"]["append_ok"] >= 300
-    assert counts["repeat"] >= 20
+    assert result["stats"]["append_ok"] >= 200
+    assert counts["repeat"] >= 10
 
 
 def test_eight_processes_append_a_thousand_messages_each_into_one_conversation(

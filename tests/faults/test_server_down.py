@@ -51,8 +51,8 @@ async def test_without_a_server_every_call_ends_at_its_deadline_with_nothing_sto
     connect: Connect, call: str
 ) -> None:
     """P9, decision 29: refused connections are no unknown outcome, and cost no longer than asked for."""
-    memory = connect(free_port(), timeout=5, deadline=0.5)
-    async with within(0.5):
+    memory = connect(free_port(), timeout=5, deadline=0.3)
+    async with within(0.3):
         with pytest.raises(ServerUnavailable) as caught:
             await CALLS[call](memory)
     if call == "append":
@@ -81,7 +81,7 @@ async def test_a_server_that_dies_between_two_calls_leaves_a_known_outcome(
     connect: Connect, server: Server
 ) -> None:
     """P9: the pooled connection may have taken the request, so unknown is honest; never stored."""
-    memory = connect(server.port, timeout=5, deadline=0.4)
+    memory = connect(server.port, timeout=5, deadline=0.25)
     history = memory.history("ann", "c")
     await history.append(human("1"))
     server.kill()
@@ -97,12 +97,12 @@ async def test_a_server_that_is_back_before_the_deadline_is_no_error(
     connect: Connect, server: Server
 ) -> None:
     """Decision 29, G30: away for 60 % of the time that a call has, the call succeeds."""
-    memory = connect(server.port, timeout=5, deadline=2.5)
+    memory = connect(server.port, timeout=5, deadline=1.6)
     server.kill()
-    back = threading.Timer(1.5, server.start)
+    back = threading.Timer(0.9, server.start)
     back.start()
     try:
-        async with within(2.5, at_least=1):
+        async with within(1.6, at_least=0.8):
             assert (await memory.history("ann", "c").append(human("1"))).number == 1
     finally:
         back.join()
@@ -110,12 +110,12 @@ async def test_a_server_that_is_back_before_the_deadline_is_no_error(
 
 @pytest.fixture(scope="module")
 def slow_loader() -> Iterator[Server]:
-    """A server whose data take about two seconds to load, during which it answers LOADING."""
+    """A server whose data take about a second to load, during which it answers LOADING."""
     with Server() as server:
         with server.client() as client:
             client.config_set("key-load-delay", 0)
             with client.pipeline(transaction=False) as pipeline:
-                for number in range(2000):
+                for number in range(1200):
                     pipeline.set(f"key-{number}", "x" * 1024)
                 pipeline.execute()
             client.save()

@@ -62,7 +62,7 @@ class Way:
         """Whether the client sends again by itself."""
         return self.kind not in ("own", "from_url", "ConnectionPool", "BlockingConnectionPool")
 
-    def open(self, stack: AsyncExitStack, port: int, timeout: float = 0.2, **options: Any) -> Any:
+    def open(self, stack: AsyncExitStack, port: int, timeout: float = 0.15, **options: Any) -> Any:
         """A memory over this way, awaited on either face; the stack closes all that was opened."""
         if self.kind == "own":
             url = f"redis://{HOST}:{port}/0?socket_timeout={timeout}"

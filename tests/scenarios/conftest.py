@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 
 import pytest
 
 from memory_redis.telemetry import Event
 from tests.conftest import MakeMemory
-from tests.scenarios.stored import Names
+from tests.scenarios.ambush import Ambush
+from tests.scenarios.stored import Names, proxied
+from tests.support.servers import Server
 
 
 @pytest.fixture(params=["msgpack", "json"])
@@ -27,3 +30,10 @@ def keys(namespace: str) -> Names:
 def events() -> list[Event]:
     """To be given as `hooks=(events.append,)`: what the hooks were told."""
     return []
+
+
+@pytest.fixture
+def ambush(server: Server) -> Iterator[Ambush]:
+    """A proxy in front of the server under test."""
+    with proxied(server) as (proxy, url):
+        yield Ambush(proxy, url)

@@ -27,17 +27,18 @@ class Names:
     messages: str
     meta: str
     index: str
+    user: str = "ann"
 
     @classmethod
     def of(cls, namespace: str, user: str = "ann", conversation: str = "c1") -> Names:
         """The keys of one conversation."""
         base = f"{namespace}:{{{user}:{conversation}}}"
-        return cls(f"{base}:messages", f"{base}:meta", f"{namespace}:{{{user}}}:conversations")
+        return cls(f"{base}:messages", f"{base}:meta", f"{namespace}:{{{user}}}:conversations", user)
 
 
 def keys_in(raw: redis.Redis, namespace: str) -> list[str]:
-    """Every key of a namespace, sorted."""
-    return sorted(key.decode() for key in raw.scan_iter(match=f"{namespace}:*", count=1000))
+    """Every key of a namespace, or that begins like this one, sorted."""
+    return sorted(key.decode() for key in raw.scan_iter(match=f"{namespace}*", count=1000))
 
 
 def texts(messages: Snapshot | Iterable[StoredMessage]) -> list[str]:

@@ -59,6 +59,21 @@ async def test_a_key_is_recognised_before_the_expected_version(memory: MakeMemor
     assert (again, again.repeated) == (first, True)
 
 
+async def test_a_repeat_is_answered_though_its_token_is_stale(memory: MakeMemory) -> None:
+    """Decision 5, reliability 3.2: what is stored is stored; a conflict comes after that, or not at all."""
+    history = memory().history("ann", "c1")
+    await history.append(human("0"))
+    first = await history.append(human("1"), idempotency_key="k")
+    again = await history.append(human("1"), idempotency_key="k", expected=Version())
+    assert (again, again.repeated) == (first, True)
+    async with history.turn(idempotency_key="k2", on_conflict="raise") as late:
+        await history.append(human("of another worker"))
+        second = await history.append(human("2"), idempotency_key="k2")
+        late.add(human("2"))
+    assert (late.version, late.version.repeated) == (second, True)
+    assert texts(await history.load()) == ["0", "1", "of another worker", "2"]
+
+
 async def test_a_request_sent_by_four_workers_at_once_is_stored_once(memory: MakeMemory) -> None:
     """F19 of the fault programme: one stored append, four equal answers, in each of 20 rounds."""
     histories = [memory().history("ann", "c1") for _ in range(4)]

@@ -100,7 +100,7 @@ def test_renewing_moves_the_end_of_both_keys(one: Conversation) -> None:
     """And of nothing that does not exist."""
     assert one.renew("idle", 60_000) == [0, 0, 0]
     assert not one.client.exists(one.messages, one.meta)
-    one.append(A, ONE, policy="idle", ms=1000)
+    one.append(A, ONE, policy="idle", ms=30_000)
     exists, refresh, ends = one.renew("idle", 60_000)
     assert (exists, refresh) == (1, 0)
     assert one.client.pexpiretime(one.messages) == one.client.pexpiretime(one.meta) == ends

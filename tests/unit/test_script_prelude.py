@@ -203,14 +203,24 @@ RECORDS = {
 }
 
 
-@given(kinds=st.text("hcrj", min_size=1, max_size=70), cut=st.integers(0, 70))
+@given(
+    stored=st.text("hcrj", max_size=50),
+    coming=st.text("hcrj", min_size=1, max_size=40),
+    cut=st.integers(0, 90),
+)
 @examples(150)
-def test_a_cut_moves_on_to_where_no_exchange_is_open(kinds: str, cut: int) -> None:
+def test_a_cut_moves_on_to_where_no_exchange_is_open(stored: str, coming: str, cut: int) -> None:
     """F16, decision 23: past results that no call stands before, looking 32 messages ahead."""
+    kinds = stored + coming
     cut = min(cut, len(kinds))
     one = Conversation()
-    one.client.rpush("list", *(RECORDS[kind] for kind in kinds))
-    (found,) = calculated("return {boundary('list', tonumber(ARGV[1]))}", cut, client=one.client)
+    if stored:
+        one.client.rpush("list", *(RECORDS[kind] for kind in stored))
+    lua = (
+        "local more = {} for i = 3, #ARGV do more[i - 2] = ARGV[i] end"
+        " return {boundary('list', tonumber(ARGV[1]), more, tonumber(ARGV[2]))}"
+    )
+    (found,) = calculated(lua, len(stored), cut, *(RECORDS[kind] for kind in coming), client=one.client)
     passed, ahead = kinds[cut:found], kinds[found : found + 32].partition("c")[0]
     assert cut <= found <= len(kinds)
     assert not passed or passed[-1] in "rj"
