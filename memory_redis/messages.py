@@ -136,7 +136,7 @@ class StoredMessage(BaseModel):
     # fields themselves comes by one of these.
 
     def _unpack(self) -> Self:
-        values: dict[str, Any] = self.__dict__
+        values: Any = self.__dict__
         held = values.get(PACKED)
         if held is not None:
             source, record = held

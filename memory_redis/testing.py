@@ -42,11 +42,12 @@ class AsyncView:
         attribute = getattr(target, "close" if name == "aclose" else name)
         if not callable(attribute) or (isinstance(target, Turn) and name == "add"):
             return attribute
+        method: Callable[..., Any] = attribute
         if name in _WITHOUT_IO:
-            return lambda *args, **kwargs: AsyncView(attribute(*args, **kwargs))
+            return lambda *args, **kwargs: AsyncView(method(*args, **kwargs))
         if name in _ITERATORS:
-            return lambda *args, **kwargs: _iterated(attribute(*args, **kwargs))
-        return _in_thread(attribute)
+            return lambda *args, **kwargs: _iterated(method(*args, **kwargs))
+        return _in_thread(method)
 
     async def __aenter__(self) -> AsyncView:
         await anyio.to_thread.run_sync(self._target.__enter__)

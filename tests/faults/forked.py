@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import signal
 import sys
 import threading
@@ -107,9 +108,14 @@ def slow_motion(frame: FrameType, event: str, argument: object) -> Any:
     """A trace function: other threads get their turn after every line of the engine."""
     if "_engine" not in frame.f_code.co_filename:
         return None
-    if event == "line":
-        time.sleep(0.0002)
+    if event == "line" and random.random() < 0.3:
+        time.sleep(random.uniform(0, 0.002))
     return slow_motion
+
+
+def commands_of(client: redis.Redis, own_id: int) -> dict[str, str]:
+    """How many commands came over each of the other connections."""
+    return {row["id"]: row["tot-cmds"] for row in client.client_list() if row["id"] != str(own_id)}
 
 
 def first_calls(url: str, namespace: str) -> None:
@@ -119,11 +125,17 @@ def first_calls(url: str, namespace: str) -> None:
 
     def work(name: str) -> None:
         threading.settrace(slow_motion)
-        threads(lambda own: sync_work(memory, own, 2), name, 8)
+        threads(lambda own: sync_work(memory, own, 1), name, 8)
 
-    pids = in_children(work)
-    threads(lambda name: sync_work(memory, name, 20), "parent", 8)
-    joined(pids)
+    with redis.Redis.from_url(url, single_connection_client=True) as client:
+        before = commands_of(client, client.client_id())
+        assert before
+        for turn in range(5):
+            random.seed(turn)
+            joined(in_children(lambda name: work(f"{turn} {name}")))
+        after = commands_of(client, client.client_id())
+    assert before.items() <= after.items(), "a child used a connection of its parent"
+    sync_work(memory, "after", 5)
 
 
 def sync_client(url: str, namespace: str) -> None:

@@ -60,7 +60,7 @@ FINAL: list[tuple[BaseException, type[MemoryRedisError]]] = [
 
 
 def plan(*, writes: bool = True, again: bool = False, append_id: AppendId | None = ID) -> Plan[Any]:
-    call = Call(APPEND, (b"id", 0, "r"), keys=("k", "m"), timed=True)
+    call = Call(APPEND, (b"id", "0", "r"), keys=("k", "m"), timed=True)
     return Plan((call,), only, "c0ffee", writes=writes, append_id=append_id, again=again)
 
 
@@ -96,7 +96,7 @@ def test_a_lost_reply_is_asked_for_again_at_once_with_its_age(error: BaseExcepti
     assert attempts.failed(error) == 0.0
     again = attempts.wires()
     assert 1 <= int(again[0][6]) < 60_000
-    assert (*again[0][:6], 0, *again[0][7:]) == first[0]
+    assert (*again[0][:6], "0", *again[0][7:]) == first[0]
 
 
 def test_pauses_grow_and_stay_short() -> None:

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_redis import CorruptRecord, RecordError, StoredMessage, UnsupportedFormat, ai, human, tool
-from tests.unit.records import CODECS, HEADER_BYTES, crafted, decoded, encoded, read, stored
+from tests.unit.records import CODECS, HEADER_BYTES, crafted, decoded, encoded, fields, read, stored
 from tests.unit.strategies import any_messages, examples, nested
 
 RICH = ai(
@@ -250,7 +250,7 @@ def test_a_pickle_is_a_corrupt_record_and_never_run(tmp_path: Path) -> None:
         for record in (payload, crafted(payload), b"{" + payload):
             with pytest.raises(CorruptRecord):
                 read(record)
-        assert read(stored(tool("x", tool_call_id="1", artifact=payload))).data["artifact"] == payload
+        assert fields(read(stored(tool("x", tool_call_id="1", artifact=payload))))["artifact"] == payload
     assert not target.exists()
     pickle.loads(pickle.dumps(Bomb()))
     assert target.exists()

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from memory_redis import InvalidMessage, StoredMessage, ai, human, tool
-from tests.unit.records import CODECS, encoded, kept, refusal
+from tests.unit.records import CODECS, encoded, fields, kept, refusal
 from tests.unit.strategies import examples, nested
 
 REPLACED = "\ufffd"
@@ -156,7 +156,7 @@ def test_values_that_json_lacks_are_refused_there_and_kept_in_format_1(value: An
     message = tool("x", tool_call_id="1", artifact={"a": [value]})
     error = refusal(message, codec="json")
     assert (error.position, error.field) == (0, "data.artifact.a.0")
-    assert repr(kept(message).data["artifact"]["a"][0]) == repr(value)
+    assert repr(fields(kept(message))["artifact"]["a"][0]) == repr(value)
 
 
 @pytest.mark.parametrize("in_lists", [True, False])
@@ -203,6 +203,18 @@ def test_a_half_of_a_character_never_blocks_a_turn(codec: str) -> None:
         tool_calls=[{"id": good, "name": good, "args": {good: good}}],
         **{good: good},
     )
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_value_that_stands_in_many_places_counts_in_each(codec: str) -> None:
+    """S3, S4: two to the power of thirty texts in thirty lists are refused before they fill the memory."""
+    value: Any = "x"
+    for _ in range(30):
+        value = [value, value]
+    error = refusal(human("fine"), human("x", extra=value), codec=codec)
+    assert error.position == 1
+    shared = ["x"] * 3
+    assert fields(kept(human("x", extra=[shared, shared]), codec))["extra"] == [shared, shared]
 
 
 @pytest.mark.parametrize("codec", CODECS)

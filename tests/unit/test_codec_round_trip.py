@@ -105,7 +105,7 @@ def test_a_map_that_looks_like_an_object_stays_a_map(value: dict[str, Any], code
     back = kept(message, codec)
     assert exact(back.data) == exact(message.data)
     result = kept(tool("x", tool_call_id="1", artifact=value), codec)
-    assert exact(result.data["artifact"]) == exact(value)
+    assert exact(fields(result)["artifact"]) == exact(value)
 
 
 @pytest.mark.parametrize("codec", CODECS)

