@@ -7,7 +7,6 @@ speaks TLS and authenticates, hiredis packs and parses, the rest is here.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 import weakref
@@ -23,6 +22,7 @@ from redis.retry import Retry
 
 from memory_redis._engine.endpoints import Endpoint, connection_options
 from memory_redis._engine.failures import TRANSPORT, NotSent, is_passing
+from memory_redis._engine.forks import renew_in_children
 from memory_redis._engine.plans import Wire
 from memory_redis._engine.servers import check_handshake
 from memory_redis.errors import PoolExhausted
@@ -110,9 +110,13 @@ class ConnectionChannel:
     def __init__(self, endpoint: Endpoint, limit: int, patience: float) -> None:
         self._endpoint, self._limit, self._patience = endpoint, limit, patience
         self._start()
+        renew_in_children(self)
+
+    def after_fork(self) -> None:
+        """Forget the parent's connections: they are its own."""
+        self._start()
 
     def _start(self) -> None:
-        self._pid = os.getpid()
         self._free: list[_Line] = []
         # Every line that exists. An interrupt may come between any two steps below; a line that is
         # lost by it is forgotten here by itself, and its place is free again.
@@ -123,8 +127,6 @@ class ConnectionChannel:
 
     def exchange(self, wires: Sequence[Wire], seconds: float) -> list[Any]:
         """Send calls together, give back their replies."""
-        if self._pid != os.getpid():
-            self._start()  # the parent's connections are its own; here they are only forgotten
         seconds = min(seconds, self._patience)
         line = self._take(seconds)
         try:
@@ -199,7 +201,6 @@ class ConnectionChannel:
 
     def close(self) -> None:
         """Close the connections that are not in use, and release the endpoint."""
-        if self._pid == os.getpid():
-            self._discard_free()
+        self._discard_free()
         self._start()
         self._endpoint.close()

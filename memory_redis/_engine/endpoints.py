@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 from redis.connection import Connection, parse_url
 from redis.exceptions import RedisError
 
+from memory_redis._engine.forks import renew_in_children
 from memory_redis.errors import InvalidSetting
 
 if TYPE_CHECKING:
@@ -52,10 +53,16 @@ class FixedEndpoint:
 class EmbeddedEndpoint:
     """A server that runs as long as somebody uses it; see `memory_redis.server`."""
 
-    __slots__ = ("_attachment", "_lock", "_path")
+    __slots__ = ("__weakref__", "_attachment", "_lock", "_path")
 
     def __init__(self, path: str | None) -> None:
-        self._path, self._lock = path, threading.Lock()
+        self._path = path
+        self.after_fork()
+        renew_in_children(self)
+
+    def after_fork(self) -> None:
+        """Forget the parent's attachment; the next connection makes one for this process."""
+        self._lock = threading.Lock()
         self._attachment: Attachment | None = None
 
     def url(self) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import weakref
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
@@ -22,6 +21,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from memory_redis._engine.channels import exchanged
 from memory_redis._engine.endpoints import Endpoint, connection_options
 from memory_redis._engine.failures import TRANSPORT, NotSent
+from memory_redis._engine.forks import renew_in_children
 from memory_redis._engine.plans import Wire
 from memory_redis._engine.servers import check_info
 from memory_redis.errors import PoolExhausted
@@ -100,9 +100,14 @@ class LoopChannel:
         self._make, self._close, self._limit, self._patience = make, close, limit, patience
         self._noting = noting
         self._start()
+        renew_in_children(self)
+
+    def after_fork(self) -> None:
+        """Forget the parent's pools: they are its own."""
+        _abandoned.append(self._homes)
+        self._start()
 
     def _start(self) -> None:
-        self._pid = os.getpid()
         self._homes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Home]
         self._homes = weakref.WeakKeyDictionary()
         self._opening: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]
@@ -134,9 +139,6 @@ class LoopChannel:
             raise
 
     async def _home(self) -> _Home:
-        if self._pid != os.getpid():
-            _abandoned.append(self._homes)
-            self._start()
         loop = asyncio.get_running_loop()
         home = self._homes.get(loop)
         if home is None:
@@ -162,7 +164,7 @@ class LoopChannel:
     async def aclose(self) -> None:
         """Close this loop's connections, and release what the clients stand on."""
         home = self._homes.pop(asyncio.get_running_loop(), None)
-        if home is not None and self._pid == os.getpid():
+        if home is not None:
             await home.guard.aclose()
         await anyio.to_thread.run_sync(self._close)
 

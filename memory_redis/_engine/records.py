@@ -40,8 +40,8 @@ TOOL_CALLS, PARTIAL = 1, 2
 DEEPEST: Final = 32
 
 READ: Final = Struct(">xHI6xIB10x8s").unpack_from
-CODES: Final = {kind: code for code, kind in enumerate(MESSAGE_TYPES, 1)}
-KINDS: Final = {code: kind for kind, code in CODES.items()}
+CODES: Final[dict[MessageType, int]] = {kind: code for code, kind in enumerate(MESSAGE_TYPES, 1)}
+KINDS: Final[dict[int, MessageType]] = {code: kind for kind, code in CODES.items()}
 NAMES: Final[dict[str, MessageType]] = {kind: kind for kind in MESSAGE_TYPES}
 LATEST_MS: Final = 253_402_300_799_999
 """The last millisecond of the year 9999, after which Python has no date."""

@@ -29,7 +29,7 @@ def greet(socket_path: str) -> Greeting | None:
             body = answer.read(int(header[1:])).decode("utf-8", "replace")
     except (OSError, ValueError):
         return None
-    facts = dict(line.partition(":")[::2] for line in body.splitlines())
+    facts = {name: value for name, _, value in (line.partition(":") for line in body.splitlines())}
     kind = facts.get("server_name") or "redis"
     number = facts.get(f"{kind}_version") or facts.get("redis_version", "")
     return Greeting(version=f"{kind} {number}".strip(), loading=facts.get("loading", "0") != "0")

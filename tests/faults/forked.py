@@ -132,7 +132,7 @@ def first_calls(url: str, namespace: str) -> None:
         assert before
         for turn in range(5):
             random.seed(turn)
-            joined(in_children(lambda name: work(f"{turn} {name}")))
+            joined(in_children(lambda name, turn=turn: work(f"{turn} {name}")))
         after = commands_of(client, client.client_id())
     assert before.items() <= after.items(), "a child used a connection of its parent"
     sync_work(memory, "after", 5)

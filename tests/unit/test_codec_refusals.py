@@ -211,7 +211,7 @@ def test_a_value_that_stands_in_many_places_counts_in_each(codec: str) -> None:
     value: Any = "x"
     for _ in range(30):
         value = [value, value]
-    error = refusal(human("fine"), human("x", extra=value), codec=codec)
+    error = refusal(human("fine"), human("x", extra=value), codec=codec, limits=Limits(record_bytes=50_000))
     assert error.position == 1
     shared = ["x"] * 3
     assert fields(kept(human("x", extra=[shared, shared]), codec))["extra"] == [shared, shared]
