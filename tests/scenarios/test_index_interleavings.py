@@ -91,3 +91,29 @@ async def test_no_list_is_outside_the_index_whoever_comes_between(
                 assert quick.forget(user).conversations == len(lists)
                 assert raw.exists(keys.messages, keys.index) == 0
     assert sprung >= len(ACTIONS)
+
+
+@pytest.mark.parametrize("operation", ["clear", "forget"])
+async def test_a_score_never_comes_back(
+    ambush: Ambush, slow: Any, raw: redis.Redis, keys: Names, server: Server, namespace: str, operation: str
+) -> None:
+    """Decision 12, F15 of the fault programme: not even when scores are ahead of a clock that was set back."""
+    with RedisMemory.from_url(server.url, namespace=namespace) as quick:
+
+        def drop_and_begin_anew() -> None:
+            quick.history("ann", "c1").clear()
+            quick.history("ann", "c1").append(human("theirs"))
+
+        for nth in range(2, 9):
+            for name in ("c0", "c1"):
+                quick.history("ann", name).append(human("old"))
+            ahead = int(raw.zscore(keys.index, "c1")) * 2
+            raw.zadd(keys.index, {"c0": ahead, "c1": ahead + 1})
+            ambush.lay(nth, drop_and_begin_anew)
+            await OPERATIONS[operation](slow, "ann")
+            if not ambush.sprung:
+                break
+            listed = {info.conversation_id async for info in slow.conversations("ann")}
+            assert raw.exists(keys.messages) == ("c1" in listed)
+            quick.forget("ann")
+            raw.delete(keys.index)

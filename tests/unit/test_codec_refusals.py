@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from memory_redis import InvalidMessage, StoredMessage, ai, human, tool
+from memory_redis import InvalidMessage, Limits, StoredMessage, ai, human, tool
 from tests.unit.records import CODECS, encoded, fields, kept, refusal
 from tests.unit.strategies import examples, nested
 

@@ -1,0 +1,106 @@
+"""What the documents show is run: the code of the README, and the ACL of docs/in-redis.md."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import memory_redis
+from memory_redis import RedisMemory, SlidingExpiry, StoredMessage, ai, human
+from tests.support.servers import Server
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+def model(messages: list[StoredMessage]) -> str:
+    return f"You said: {messages[-1].text}"
+
+
+async def async_model(messages: list[StoredMessage]) -> str:
+    return model(messages)
+
+
+def run(code: str, **names: Any) -> dict[str, Any]:
+    """Run a block of the README with the public names at hand."""
+    scope: dict[str, Any] = {name: getattr(memory_redis, name) for name in memory_redis.__all__} | names
+    exec(compile(code, "README.md", "exec"), scope)
+    return scope
+
+
+def test_the_ten_lines_work(valkey: Server, namespace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The sync example stores the greeting and the turn, and lists the conversation."""
+    code = (
+        BLOCKS[0]
+        .replace("redis://localhost:6379/0", valkey.url)
+        .replace('", expiry', f'", namespace="{namespace}", expiry')
+    )
+    history = run(code, model=model)["history"]
+    texts = [message.text for message in history.load().messages]
+    assert texts == ["Hi", "Hello, what can I do?", "Where is my parcel?", "You said: Where is my parcel?"]
+    assert capsys.readouterr().out.startswith("support-42 4 ")
+
+
+def test_the_ten_lines_work_with_asyncio(
+    valkey: Server, namespace: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The asyncio example does the same."""
+    code = BLOCKS[1].replace('"redis://localhost:6379/0"', f'"{valkey.url}", namespace="{namespace}"')
+    head, _, body = code.partition("\n\n")
+    scope = run(f"{head}\nasync def main():\n{textwrap.indent(body, '    ')}", model=async_model)
+    asyncio.run(scope["main"]())
+    assert capsys.readouterr().out == "You said: Where is my parcel?\n"
+
+
+def test_the_other_examples_work(valkey: Server, namespace: str) -> None:
+    """An append against a version, and a memory with window, retention and expiry."""
+    with RedisMemory.from_url(valkey.url, namespace=namespace) as memory:
+        history = memory.history("ann", "support-42")
+        run(BLOCKS[2], history=history)
+        assert history.count() == 1
+    run(BLOCKS[3], url=valkey.url)
+    assert len(BLOCKS) == 4, "a new example needs a test"
+
+
+def test_every_file_that_the_documents_name_is_there() -> None:
+    """No link of a document leads nowhere."""
+    for document in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")):
+        for target in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
+            if not target.startswith("https://"):
+                assert (document.parent / target).exists(), f"{document.name}: {target}"
+
+
+def test_the_commands_that_the_documents_ask_for_suffice(namespace: str) -> None:
+    """A user with these commands, on keys of the namespace only, can do everything."""
+    section = (ROOT / "docs" / "in-redis.md").read_text()
+    words = re.findall(r"\+[a-z|]+", section.partition("Who may do what")[2])
+    with Server() as server, server.client() as admin:
+        admin.execute_command(
+            "ACL", "SETUSER", "app", "on", ">parcel", "resetkeys", f"~{namespace}:*", "-@all", *words
+        )
+        url = server.url.replace("redis://", "redis://app:parcel@")
+        options = {"namespace": namespace, "expiry": SlidingExpiry(60, on_read=True)}
+        with RedisMemory.from_url(url, retention=memory_redis.MaxMessages(3), **options) as memory:
+            memory.ping()
+            history = memory.history("ann", "c1")
+            for number in range(5):
+                history.append(human(str(number)), idempotency_key=str(number))
+            with history.turn(idempotency_key="t") as turn:
+                turn.add(ai("Hello"))
+            assert [message.text for message in history.iterate()] == ["3", "4", "Hello"]
+            assert history.settle(memory_redis.AppendId.new()) is None
+            assert history.exists()
+            assert history.count() == 3
+            assert history.expire_in() is not None
+            assert [info.messages for info in memory.conversations("ann")] == [3]
+            assert history.clear() == 3
+            history.append(human("again"))
+            assert memory.forget("ann").messages == 1
+        with RedisMemory.from_url(url, namespace=namespace) as memory:
+            memory.session("s1").append(human("for ever"))
