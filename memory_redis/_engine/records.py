@@ -71,17 +71,16 @@ def check_structure(kind: str, data: Any, room: int) -> None:
     left = [room]
     for name, value in data.items():
         found = type(value)
-        if name in _STRUCTURE:
-            if found not in _STRUCTURE[name]:
-                raise ValueError(f"data.{name} is a {found.__name__}")
-        elif type(name) is not str:
-            raise ValueError("a key that is no text")
-        if found is str:
-            continue
+        expected = _STRUCTURE.get(name)
+        if expected is None:
+            if type(name) is not str:
+                raise ValueError("a key that is no text")
+        elif found not in expected:
+            raise ValueError(f"data.{name} is a {found.__name__}")
         if found is dict or found is list:
             if value:
                 _check_value(value, 1, left)
-        elif found not in _SCALARS:
+        elif found is not str and found not in _SCALARS:
             raise ValueError("a type that is never written")
     needed = REQUIRED.get(kind)
     if needed is not None and type(data.get(needed)) is not str:

@@ -29,10 +29,10 @@ from memory_redis.errors import WrongEventLoop
 CHILDREN = 4
 
 
-def in_children(work: Callable[[str], None]) -> list[int]:
+def in_children(work: Callable[[str], None], count: int = CHILDREN) -> list[int]:
     """Fork, and do the work in each child under a name of its own; the pids."""
     pids = []
-    for number in range(CHILDREN):
+    for number in range(count):
         pid = os.fork()
         if pid == 0:
             status = 1
@@ -184,6 +184,27 @@ def asyncio_loop(url: str, namespace: str) -> None:
     loop.close()
 
 
+def inherited_loop(url: str, namespace: str) -> None:
+    """A child goes on with the event loop of its parent, which waits for the child meanwhile."""
+    memory = AsyncRedisMemory.from_url(url, namespace=namespace)
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(async_work(memory, "before", 5))
+    with redis.Redis.from_url(url, single_connection_client=True) as client:
+        before = commands_of(client, client.client_id())
+        assert before
+        for turn in range(3):
+            joined(
+                in_children(
+                    lambda name, turn=turn: loop.run_until_complete(async_work(memory, f"{turn}", 5)), 1
+                )
+            )
+        after = commands_of(client, client.client_id())
+    assert before.items() <= after.items(), "a child used a connection of its parent"
+    loop.run_until_complete(async_work(memory, "after", 5))
+    loop.run_until_complete(memory.aclose())
+    loop.close()
+
+
 def asyncio_client(url: str, namespace: str) -> None:
     """An asyncio client that was passed in and used by the parent is refused in a child."""
     client = redis.asyncio.Redis.from_url(url)
@@ -235,6 +256,7 @@ CASES = {
     "sync_client": sync_client,
     "fork_during_calls": fork_during_calls,
     "asyncio_loop": asyncio_loop,
+    "inherited_loop": inherited_loop,
     "asyncio_client": asyncio_client,
     "children_that_close": children_that_close,
 }

@@ -41,6 +41,13 @@ def keys_in(raw: redis.Redis, namespace: str) -> list[str]:
     return sorted(key.decode() for key in raw.scan_iter(match=f"{namespace}*", count=1000))
 
 
+def listed_in(raw: redis.Redis, keys: Names) -> set[str]:
+    """The conversations that a user's index names; one that names none is gone, or ends by itself soon."""
+    members = {member.decode() for member in raw.zrange(keys.index, 0, -1)} - {""}
+    assert members or raw.pttl(keys.index) == -2 or 0 < raw.pttl(keys.index) <= 200_000
+    return members
+
+
 def texts(messages: Snapshot | Iterable[StoredMessage]) -> list[str]:
     """The texts of messages, in order."""
     return [m.text for m in (messages.messages if isinstance(messages, Snapshot) else messages)]

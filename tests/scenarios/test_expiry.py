@@ -100,8 +100,9 @@ async def test_renewing_by_reads_creates_nothing(
     await one.history("ann", "c1").append(human("1"))
     await one.history("ann", "c1").clear()
     await one.history("ann", "c1").load()
-    assert len(keys_in(raw, namespace)) == 1
-    assert raw.ttl(keys_in(raw, namespace)[0]) > 90
+    keys = Names.of(namespace)
+    assert raw.exists(keys.messages) == 0
+    assert raw.ttl(keys.meta) > 90
 
 
 async def test_a_fixed_end_stays_where_the_first_append_set_it(

@@ -10,7 +10,7 @@ import redis
 
 from memory_redis import AppendId, ai, chat, function, human, system, tool
 from tests.conftest import MakeMemory
-from tests.scenarios.stored import Names, call, keys_in, positions, result, texts
+from tests.scenarios.stored import Names, call, keys_in, listed_in, positions, result, texts
 
 pytestmark = pytest.mark.anyio
 
@@ -106,7 +106,8 @@ async def test_clear_removes_all_messages_and_says_how_many(
     assert await history.count() == 0
     assert await history.exists() is False
     assert await history.clear() == 0
-    assert keys_in(raw, namespace) == [keys.meta]
+    assert set(keys_in(raw, namespace)) <= {keys.meta, keys.index}
+    assert listed_in(raw, keys) == set()
     assert 90_000 < raw.pttl(keys.meta) <= 100_000
     assert b"secret" not in repr(raw.hgetall(keys.meta)).encode()
 

@@ -11,7 +11,7 @@ import redis
 
 from memory_redis import InvalidId, InvalidSetting, SlidingExpiry, WrongType, ai, human
 from tests.conftest import MakeMemory
-from tests.scenarios.stored import Names, eventually, keys_in, texts
+from tests.scenarios.stored import Names, eventually, keys_in, listed_in, texts
 
 pytestmark = pytest.mark.anyio
 
@@ -126,7 +126,7 @@ async def test_stale_entries_are_pruned_and_fresh_ones_are_not(
     await one.history("ann", "c1").append(human("1"))
     raw.zadd(keys.index, {"c1": now - 500_000})
     assert await ids(one, "ann", page_size=1) == ["c1"]
-    assert set(raw.zrange(keys.index, 0, -1)) == {b"c1", b"fresh"}
+    assert listed_in(raw, keys) == {"c1", "fresh"}
 
 
 async def test_forget_erases_everything_of_one_user(
@@ -147,7 +147,8 @@ async def test_forget_erases_everything_of_one_user(
     assert await ids(one, "bob") == ["c0"]
     assert texts(await one.history("bob", "c0").load()) == ["bob's"]
     assert texts(await one.session("ann").load()) == ["session's"]
-    mine = [key for key in keys_in(raw, namespace) if "{ann" in key]
+    assert listed_in(raw, Names.of(namespace)) == set()
+    mine = [key for key in keys_in(raw, namespace) if "{ann:" in key]
     assert all(key.endswith(":meta") and 0 < raw.pttl(key) <= 100_000 for key in mine)
     assert b"secret" not in b"".join(raw.dump(key) for key in mine)
 
@@ -162,7 +163,7 @@ async def test_forget_reaches_more_conversations_than_pages_hold(
     now = int(raw.zscore(keys.index, "c129"))
     raw.zadd(keys.index, {f"ended{number}": now + 1 + number for number in range(1200)})
     assert (await one.forget("ann")).conversations == 130
-    assert raw.exists(keys.index) == 0
+    assert listed_in(raw, keys) == set()
     assert await ids(one, "ann") == []
 
 
