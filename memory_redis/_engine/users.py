@@ -42,15 +42,15 @@ class User:
         self._settings, self._user_id, self._size = settings, user_id, page_size
         self._index = index_key(settings.namespace, user_id)
 
-    def _entries(self, below: str) -> Flow[tuple[int, list[Entry]]]:
-        """The server's time, and the entries whose score is below."""
-        now, *rest = yield Plan((Call(INDEX_PAGE, (below, str(self._size)), keys=(self._index,)),), only)
+    def _entries(self, below: str) -> Flow[tuple[int, bool, list[Entry]]]:
+        """The server's time, whether there are more pages, and the entries whose score is below."""
+        now, more, *rest = yield Plan((Call(INDEX_PAGE, (below, str(self._size)), keys=(self._index,)),), only)
         entries: list[Entry] = []
         for name, score in zip(rest[::2], rest[1::2], strict=True):
             conversation_id = name.decode()
             keys = conversation_keys(self._settings.namespace, self._user_id, conversation_id)
             entries.append(Entry(conversation_id, score, keys))
-        return now, entries
+        return now, bool(more), entries
 
     def _drop(self, entries: Sequence[Entry]) -> Flow[int]:
         """Take entries out of the index that were not touched since they were read."""
@@ -64,7 +64,7 @@ class User:
 
     def conversations(self, below: str) -> Flow[tuple[list[ConversationInfo], str | None]]:
         """A page of conversations, newest first, and where the next one begins."""
-        now, entries = yield from self._entries(below)
+        now, more, entries = yield from self._entries(below)
         if not entries:
             return [], None
         calls = [
@@ -87,7 +87,7 @@ class User:
             elif entry.score < now - SETTLED_MS:
                 stale.append(entry)
         yield from self._drop(stale)
-        return found, f"({entries[-1].score}" if len(entries) == self._size else None
+        return found, f"({entries[-1].score}" if more else None
 
     def forget(self) -> Flow[Forgotten]:
         """Clear every conversation and the index; how much there was."""
@@ -95,7 +95,7 @@ class User:
         for _ in range(ROUNDS):
             below, seen = "+inf", 0
             while True:
-                _, entries = yield from self._entries(below)
+                _, _, entries = yield from self._entries(below)
                 if not entries:
                     break
                 seen += len(entries)

@@ -2,8 +2,9 @@
 --
 -- KEYS  1 index (sorted set: conversation id by the ms of its last activity)
 -- ARGV  1 conversation id  2 the conversation's end in ms since 1970, 0 for never
--- Reply: its score. Scores of an index never repeat, so that a page can begin below one, and an
---        entry that was touched meanwhile differs from what a reader saw.
+-- Reply: its score. No score is ever given twice, so that a page can begin below one, and an entry
+--        that was touched meanwhile differs from what a reader saw. The empty id, which no
+--        conversation has, keeps the highest score of those that were dropped.
 
 local index, ends = KEYS[1], tonumber(ARGV[2])
 local top = redis.call('ZREVRANGE', index, 0, 0, 'WITHSCORES')

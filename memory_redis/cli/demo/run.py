@@ -18,7 +18,7 @@ from memory_redis.cli.problems import UNREACHABLE, CommandError, exit_code
 __all__ = ["Leftovers", "Outcome", "Screen", "demonstrate"]
 
 EXPIRY = "-expiry"
-TOMBSTONE_SECONDS = 100.0
+TOMBSTONE_SECONDS = 120
 
 
 class Screen(Protocol):
