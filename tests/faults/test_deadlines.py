@@ -106,7 +106,6 @@ async def test_latency_alone_costs_time_and_nothing_else(
 
 
 @pytest.mark.parametrize("direction", ["up", "down"])
-@pytest.mark.parametrize("way", [*OWN, *FAST_CLIENTS], ids=str)
 async def test_a_half_open_time_ends_without_a_duplicate(
     connect: Connect, proxy: FaultProxy, texts: Texts, direction: str
 ) -> None:

@@ -28,7 +28,7 @@ def others(direct: RedisMemory, count: int) -> None:
 
 async def lost(connect: Connect, proxy: FaultProxy, *, stored: bool) -> tuple[Any, AppendId]:
     """A history, and the id of an append of "lost" to it that got no answer."""
-    history = connect(proxy.port, deadline=0.3).history("ann", "c")
+    history = connect(proxy.port, deadline=0.15).history("ann", "c")
     await history.append(human("0"))
     (proxy.drop_reply if stored else proxy.drop_request)(SCRIPTS, times=ALL)
     with pytest.raises(UnknownOutcome) as caught:
@@ -78,7 +78,7 @@ async def test_a_call_whose_own_repeat_comes_too_late_ends_as_unknown(
     connect: Connect, proxy: FaultProxy, direct: RedisMemory, texts: Texts
 ) -> None:
     """Decision 1: 300 appends come between the send and the repeat of one call; it stays one copy."""
-    history = connect(proxy.port, timeout=0.6).history("ann", "c")
+    history = connect(proxy.port, timeout=0.4).history("ann", "c")
     await history.append(human("0"))
     rule = proxy.drop_reply(SCRIPTS, how="hang")
     appending = asyncio.ensure_future(history.append(human("lost")))

@@ -55,7 +55,7 @@ async def test_a_first_append_that_fails_at_one_of_its_steps_says_what_became_of
     connect: Connect, proxy: FaultProxy, direct: RedisMemory, texts: Texts, step: str, fault: str
 ) -> None:
     """P9: the outcome is unknown, with an id that settles it, or not stored; then nothing is stored."""
-    memory = connect(proxy.port, deadline=0.2)
+    memory = connect(proxy.port, deadline=0.15)
     await memory.history("warm", "up").append(human("0"))
     FAULTS[fault](proxy, after=STEPS[step], times=ALL)
     history = memory.history("ann", "c")

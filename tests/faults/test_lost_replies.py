@@ -92,7 +92,6 @@ async def test_a_load_whose_reply_is_lost_is_made_again(connect: Connect, proxy:
     await history.append(*(human(str(number)) for number in range(50)))
     for fault in (
         lambda: proxy.drop_reply("LRANGE"),
-        lambda: proxy.drop_reply("LRANGE", how="hang"),
         lambda: proxy.truncate_reply(40, "LRANGE"),
         lambda: proxy.drop_request("HMGET", how="reset"),
     ):

@@ -127,7 +127,7 @@ def test_a_server_that_goes_and_comes_back_under_load_loses_and_doubles_nothing(
             conversations=CONVERSATIONS,
             face=("sync", "async")[number % 2],
             tasks=2,
-            seconds=2,
+            seconds=1.6,
             expected=0.3,
             reads=0.1,
             pause=0.005,
@@ -136,7 +136,7 @@ def test_a_server_that_goes_and_comes_back_under_load_loses_and_doubles_nothing(
     ]
     with Workers(*jobs) as workers:
         workers.begin()
-        time.sleep(0.6)  # some load before the fault
+        time.sleep(0.5)  # some load before the fault
         durable.kill() if kill else durable.stop()
         time.sleep(0.3)  # the time it is down
         durable.start()
