@@ -136,10 +136,11 @@ class ConnectionChannel:
             if line.used:  # it had been idle, and others that were may have ended with it
                 self._discard_free()
             raise
-        if any(isinstance(reply, ResponseError) and is_passing(reply) for reply in replies):
-            self._discard(line)  # another server may be the right one by now
-        else:
-            self._give(line)
+        for reply in replies:
+            if isinstance(reply, ResponseError) and is_passing(reply):
+                self._discard(line)  # another server may be the right one by now
+                return replies
+        self._give(line)
         return replies
 
     def _take(self, seconds: float) -> _Line:

@@ -91,16 +91,16 @@ end
 version = version + count
 local cut, gone = surplus(list, length, records, tonumber(ARGV[10]))
 local grown, forgot = remember(ring, dropped, id, version, now, time, count, tonumber(ARGV[4]), field == 'r' and 8 or 0)
-local set = {'v', text(version), 'l', id, field, grown, 'n', text(size - gone)}
+local set = {'v', version, 'l', id, field, grown, 'n', size - gone}
 local function put(name, value) set[#set + 1], set[#set + 2] = name, value end
 if created == 0 or not m[1] then
   if birth == '' then birth = ARGV[6] end
-  put('y', '1') put('b', birth) put('c', text(now))
+  put('y', '1') put('b', birth) put('c', now)
 end
-if forgot ~= dropped then put('d' .. field, text(forgot)) end
-if cut > 0 or healed == 1 then put('t', text(trimmed + cut)) put('e', text(edited)) end
+if forgot ~= dropped then put('d' .. field, forgot) end
+if cut > 0 or healed == 1 then put('t', trimmed + cut) put('e', edited) end
 local refresh = indexed and stale(indexed, told, now, ends) and 1 or 0
-if refresh == 1 or (ARGV[7] ~= '' and not indexed) then put('i', text(now)) put('j', text(ends)) end
+if refresh == 1 or (ARGV[7] ~= '' and not indexed) then put('i', now) put('j', ends) end
 
 -- 5. Store. The push is the first write: a server that is out of memory refuses it whole. Whatever
 -- is refused after it, as by access control, takes it back.

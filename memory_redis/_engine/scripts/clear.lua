@@ -23,7 +23,7 @@ local version, _, _, healed = heal(tonumber(m[2] or 0), tonumber(m[3] or 0), ton
 version = version + 1
 ring, dropped = remember(ring, dropped, id, version, now, bytes6(now), length, tonumber(ARGV[4]), 8)
 redis.call('UNLINK', list, meta)
-redis.call('HSET', meta, 'y', 1, 'b', birth, 'v', text(version), 't', text(version), 'l', id, 'r', ring,
-  'dr', text(dropped), 'k', m[6] or '', 'dk', m[7] or 0, 'e', text(version), 'z', id .. bytes6(now) .. bytes6(version))
-redis.call('PEXPIREAT', meta, text(now + tonumber(ARGV[4])))
+redis.call('HSET', meta, 'y', 1, 'b', birth, 'v', version, 't', version, 'l', id, 'r', ring,
+  'dr', dropped, 'k', m[6] or '', 'dk', m[7] or 0, 'e', version, 'z', id .. bytes6(now) .. bytes6(version))
+redis.call('PEXPIREAT', meta, now + tonumber(ARGV[4]))
 return {1, length, healed, version, birth, id}

@@ -13,7 +13,7 @@ for i = 1, #ARGV, 2 do
   end
 end
 if removed > 0 then
-  redis.call('ZADD', index, text(highest), '')
+  redis.call('ZADD', index, highest, '')
   if redis.call('ZCARD', index) == 1 then redis.call('PEXPIRE', index, 120000) end
 end
 return {removed}

@@ -10,10 +10,10 @@ local index, ends = KEYS[1], tonumber(ARGV[2])
 local top = redis.call('ZREVRANGE', index, 0, 0, 'WITHSCORES')
 local now, left = clock(''), redis.call('PTTL', index)
 local score = math.max(now, tonumber(top[2] or 0) + 1)
-redis.call('ZADD', index, text(score), ARGV[1])
+redis.call('ZADD', index, score, ARGV[1])
 if ends == 0 then
   redis.call('PERSIST', index)
 elseif left == -2 or (left >= 0 and now + left < ends + 120000) then
-  redis.call('PEXPIREAT', index, text(ends + 120000))
+  redis.call('PEXPIREAT', index, ends + 120000)
 end
 return {score}

@@ -10,8 +10,6 @@
 local ENTRY = 28
 local NO_BIRTH = string.rep('\0', 8)
 
-local function text(n) return string.format('%.0f', n) end
-
 local function bytes6(n)
   local low = n % 16777216
   local high = (n - low) / 16777216
@@ -105,7 +103,6 @@ end
 
 local function expire(failed, at, list, meta)
   if at > 0 then
-    at = text(at)
     return attempt(attempt(failed, 'PEXPIREAT', list, at), 'PEXPIREAT', meta, at)
   end
   return attempt(attempt(failed, 'PERSIST', list), 'PERSIST', meta)

@@ -3,7 +3,7 @@
 -- A record with the time at which, and the position at which, it is stored. `time` is `now` in bytes.
 local function stamped(record, now, time, position)
   if string.byte(record) == 123 then
-    return '{"stored_at":' .. text(now) .. ',"seq":' .. text(position) .. ',' .. string.sub(record, 2)
+    return string.format('{"stored_at":%.0f,"seq":%.0f,', now, position) .. string.sub(record, 2)
   end
   return string.sub(record, 1, 1) .. time .. bytes6(position) .. string.sub(record, 2)
 end

@@ -10,7 +10,7 @@ local now = clock('')
 local ends = ending(ARGV[1], tonumber(ARGV[2]), now, tonumber(m[1] or 0))
 local indexed, refresh = tonumber(m[2] or ''), 0
 if indexed and stale(indexed, tonumber(m[3] or 0), now, ends) then
-  redis.pcall('HSET', KEYS[2], 'i', text(now), 'j', text(ends))  -- refused when memory is full
+  redis.pcall('HSET', KEYS[2], 'i', now, 'j', ends)  -- refused when memory is full
   refresh = 1
 end
 expire(nil, ends, KEYS[1], KEYS[2])

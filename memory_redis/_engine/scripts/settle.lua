@@ -22,7 +22,7 @@ if birth == '' and redis.call('LLEN', list) > 0 or forgotten(dropped, tonumber(A
 end
 if hold > 0 then
   ring, dropped = remember(ring, tonumber(m[2] or 0), id, tonumber(m[6] or 0), now, bytes6(now), 0, hold, 8)
-  redis.call('HSET', meta, 'r', ring, 'dr', text(dropped))
-  if birth == '' then redis.call('PEXPIREAT', meta, text(now + hold)) end
+  redis.call('HSET', meta, 'r', ring, 'dr', dropped)
+  if birth == '' then redis.call('PEXPIREAT', meta, now + hold) end
 end
 return {0, 0, birth, 0}
