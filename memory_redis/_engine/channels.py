@@ -74,6 +74,11 @@ def _inner_retries(client: SyncClient | AsyncClient) -> int:
     return retries
 
 
+def _goes_alone(wires: Sequence[Wire]) -> bool:
+    # A client that caches would answer a lone read from its cache, and old; in a pipeline it does not.
+    return len(wires) == 1 and wires[0][0] in ("EVALSHA", "EVAL", "PING", "INFO")
+
+
 def _options(wire: Wire) -> dict[str, Any]:
     # A cluster client has its own way with what concerns the server, and knows no such option there.
     return {} if wire[0] in ("PING", "INFO") else {"NEVER_DECODE": True}
@@ -95,7 +100,7 @@ class ClientChannel:
         """Send calls together, give back their replies."""
         client: Any = self._client
         try:
-            if len(wires) == 1:
+            if _goes_alone(wires):
                 return [client.execute_command(*wires[0], **_options(wires[0]))]
             with client.pipeline(transaction=False) as pipeline:
                 for wire in wires:
@@ -144,7 +149,7 @@ class AsyncClientChannel:
 async def exchanged(client: Any, wires: Sequence[Wire], retries: int) -> list[Any]:
     """Send calls together over an asyncio client, give back their replies."""
     try:
-        if len(wires) == 1:
+        if _goes_alone(wires):
             return [await client.execute_command(*wires[0], **_options(wires[0]))]
         async with client.pipeline(transaction=False) as pipeline:
             for wire in wires:

@@ -44,7 +44,9 @@ class User:
 
     def _entries(self, below: str) -> Flow[tuple[int, bool, list[Entry]]]:
         """The server's time, whether there are more pages, and the entries whose score is below."""
-        now, more, *rest = yield Plan((Call(INDEX_PAGE, (below, str(self._size)), keys=(self._index,)),), only)
+        now, more, *rest = yield Plan(
+            (Call(INDEX_PAGE, (below, str(self._size)), keys=(self._index,)),), only
+        )
         entries: list[Entry] = []
         for name, score in zip(rest[::2], rest[1::2], strict=True):
             conversation_id = name.decode()

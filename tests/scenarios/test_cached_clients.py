@@ -6,13 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 import redis
-from redis.cache import CacheConfig
 
 from memory_redis import LastMessages, RedisMemory, human
-from tests.scenarios.stored import proxied, texts
-from tests.support.servers import Server, binaries
+from tests.scenarios.stored import proxied, real_servers, texts
+from tests.support.servers import Server
 
-REDIS = [binary.version for binary in binaries() if binary.version.startswith("Redis")]
+try:
+    from redis.cache import CacheConfig
+except ImportError:  # the lowest supported redis-py has no such cache
+    CacheConfig = None
 
 # redis-py wants to see Redis 7.4 or newer; what it then uses is as old as 6.0.
 HELLO = b"%4\r\n+server\r\n+redis\r\n+version\r\n+7.4.0\r\n+proto\r\n:3\r\n+role\r\n+master\r\n"
@@ -23,12 +25,13 @@ def caching(server: Server) -> Iterator[redis.Redis]:
     """A caching client of a server that says it is new enough."""
     with proxied(server) as (proxy, _):
         proxy.rewrite_reply(HELLO, match="HELLO", times=1000)
-        with redis.Redis("127.0.0.1", proxy.port, protocol=3, cache_config=CacheConfig()) as client:
+        options = {} if CacheConfig is None else {"cache_config": CacheConfig()}
+        with redis.Redis("127.0.0.1", proxy.port, protocol=3, **options) as client:
             yield client
             client.connection_pool.disconnect()
 
 
-@pytest.mark.parametrize("server", REDIS, indirect=True)
+@real_servers
 def test_no_answer_comes_from_the_clients_cache(caching: redis.Redis, url: str, namespace: str) -> None:
     """P11: what other workers did is seen at once, by every method."""
     here = RedisMemory(caching, namespace=namespace)
