@@ -18,7 +18,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from memory_redis.server import locks, probe
+import memory_redis.server.locks as locks
+import memory_redis.server.probe as probe
 from memory_redis.server.binary import find_server
 from memory_redis.server.errors import ServerNotStarted
 from memory_redis.server.patience import Patience

@@ -87,7 +87,7 @@ def replay(url, namespace, *rest):
     client.lpop(keys[-1])
     client.rpush(keys[-2], client.lindex(keys[-2], 0))
     records = client.lrange(keys[-3], 0, -1)
-    kinds = [None if b"noise" in record else record[1] for record in records]
+    kinds = [None if b"noise" in record else record[17] for record in records]
     at = next(i for i, kind in enumerate(kinds) if kinds[i : i + 2] in ([1, 2], [2, 1]))
     client.lset(keys[-3], at, records[at + 1])
     client.lset(keys[-3], at + 1, records[at])
