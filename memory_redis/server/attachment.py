@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from urllib.parse import quote
 
-from memory_redis.errors import InvalidSetting
 import memory_redis.server.locks as locks
 import memory_redis.server.probe as probe
+from memory_redis.errors import InvalidSetting
 from memory_redis.server.errors import ServerNotStarted
 from memory_redis.server.home import Home
 from memory_redis.server.patience import Patience
