@@ -103,13 +103,14 @@ async def test_a_cancellation_hits_only_the_call_that_it_is_meant_for(
     memory = connect(proxy.port, timeout=5)
     history = memory.history("ann", "c")
     await history.append(human("start"))
-    proxy.delay(0.03)
+    proxy.half_open("down")
     async with asyncio.TaskGroup() as group:
         doomed = group.create_task(history.append(human("cancelled")))
         others = [group.create_task(history.append(human(str(number)))) for number in range(5)]
         unrelated = group.create_task(asyncio.sleep(0.1, "slept"))
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.05)  # until they wait for their answers
         doomed.cancel()
+        proxy.heal()
     assert doomed.cancelled()
     assert unrelated.result() == "slept"
     assert len({task.result() for task in others}) == 5
