@@ -18,6 +18,7 @@ from memory_redis._engine.failures import (
     NotSent,
     is_missing_script,
     is_passing,
+    is_untrusted,
     never_sent,
     translated,
 )
@@ -75,7 +76,7 @@ class Attempts:
             self._maybe_sent = True
             if self._first is None:
                 self._first = self._began
-        final = isinstance(error, ResponseError) and not is_passing(error)
+        final = (isinstance(error, ResponseError) and not is_passing(error)) or is_untrusted(error)
         verdict = translated(error)
         if final or isinstance(verdict, AccessDenied) or time.monotonic() >= self._until:
             raise self._verdict(verdict) from None

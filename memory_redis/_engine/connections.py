@@ -35,12 +35,13 @@ _LOOK_AGAIN: Final = 0.05
 class _Line:
     """A connection: its socket, and the parser of what comes over it.
 
-    `used` says that it has served an exchange before.
+    `used` says that it has served an exchange before; `life` is the channel's when it was made.
     """
 
-    __slots__ = ("__weakref__", "_connection", "_reader", "_seconds", "_socket", "used")
+    __slots__ = ("__weakref__", "_connection", "_reader", "_seconds", "_socket", "life", "used")
 
-    def __init__(self) -> None:
+    def __init__(self, life: object) -> None:
+        self.life = life
         self._connection: Connection | None = None
         self._socket: Any = None
         self._reader = hiredis.Reader(
@@ -122,6 +123,7 @@ class ConnectionChannel:
         # lost by it is forgotten here by itself, and its place is free again.
         self._lines: weakref.WeakSet[_Line] = weakref.WeakSet()
         self._waiting = 0
+        self._life = object()
         self._changed = threading.Condition()
         self._options: dict[str, Any] | None = None
 
@@ -161,7 +163,7 @@ class ConnectionChannel:
                     self._waiting -= 1
             if self._free:
                 return self._free.pop()
-            line = _Line()
+            line = _Line(self._life)
             self._lines.add(line)
         try:
             self._connect(line, max(until - time.monotonic(), 0.01))
@@ -181,6 +183,9 @@ class ConnectionChannel:
             raise
 
     def _give(self, line: _Line) -> None:
+        if line.life is not self._life:  # the channel was closed while it was in use
+            line.close()
+            return
         self._free.append(line)
         if self._waiting:
             with self._changed:

@@ -94,6 +94,11 @@ def _cause(error: BaseException) -> BaseException:
     return error.__cause__ if isinstance(error, NotSent) and error.__cause__ is not None else error
 
 
+def is_untrusted(error: BaseException) -> bool:
+    """Whether the server showed a certificate that is not to be trusted."""
+    return "certificate verify failed" in str(_cause(error)).lower().replace("_", " ")
+
+
 def is_exhausted(error: BaseException) -> bool:
     """Whether there was no free connection."""
     error = _cause(error)
@@ -122,6 +127,8 @@ def translated(error: BaseException) -> MemoryRedisError:
         return AccessDenied("the server does not accept the user or password")
     if is_exhausted(error):
         return PoolExhausted("no connection was free in time")
+    if is_untrusted(error):
+        return ServerUnavailable("the certificate of the server is not trusted, or is for another name")
     text = reply_text(error)
     if "unknown command" in text[:20] and "HELLO" in text[:30]:
         return UnsupportedServer(

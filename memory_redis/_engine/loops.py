@@ -71,6 +71,7 @@ class _Home:
     client: Any
     places: asyncio.Semaphore
     guard: AsyncGenerator[None, None]
+    closed: bool = False
 
 
 class LoopChannel:
@@ -123,7 +124,11 @@ class LoopChannel:
                 home = await self._home()
                 async with home.places:
                     progress.placed = True
-                    return await exchanged(home.client, wires, 0)
+                    try:
+                        return await exchanged(home.client, wires, 0)
+                    finally:
+                        if home.closed:  # while this call was under way: nobody else will close what it used
+                            await _disconnect(home.client)
         except AuthenticationError:
             raise
         except TRANSPORT as error:
@@ -165,6 +170,7 @@ class LoopChannel:
         """Close this loop's connections, and release what the clients stand on."""
         home = self._homes.pop(asyncio.get_running_loop(), None)
         if home is not None:
+            home.closed = True
             await home.guard.aclose()
         await anyio.to_thread.run_sync(self._close)
 
@@ -177,10 +183,15 @@ async def _until_the_loop_ends(client: Any, noting: bool) -> AsyncGenerator[None
         yield
     finally:
         if noting:
-            for connection in list(client.connection_pool.connection_class.opened):
-                await connection.disconnect(nowait=True)
+            await _disconnect(client)
         else:
             await client.aclose()
+
+
+async def _disconnect(client: Any) -> None:
+    """Close every connection that a client of `own_client` has opened."""
+    for connection in list(getattr(client.connection_pool.connection_class, "opened", ())):
+        await connection.disconnect(nowait=True)
 
 
 def own_client(endpoint: Endpoint) -> Redis:

@@ -137,6 +137,25 @@ async def test_a_thousand_histories_share_the_pool_and_leave_nothing_behind(
     assert await memory.history("ann", "c0").count() == 1  # a closed memory opens again when it is used
 
 
+@pytest.mark.parametrize("way", OWN, ids=str)
+async def test_a_memory_that_is_closed_in_the_middle_of_calls_leaves_no_connection(
+    connect: Connect, counted: Server
+) -> None:
+    """G24, P9: calls under way end well, and what they had or open is closed in the end."""
+    memory = connect(counted.port, timeout=5, max_connections=10)
+    history = memory.history("ann", "c")
+    await history.append(human("start"))
+    appends = [asyncio.ensure_future(history.append(human(str(number)))) for number in range(60)]
+    for _ in range(5):
+        await asyncio.sleep(0.002)  # some of them are under way
+        await memory.aclose()
+    await asyncio.gather(*appends)
+    await memory.aclose()
+    gc.collect()
+    wait_until(lambda: clients(counted) == 0, "all connections are closed", 5)
+    assert await history.count() == 61
+
+
 def test_memories_that_are_thrown_away_leave_no_connections(counted: Server, namespace: str) -> None:
     """G24: nobody closed them; the count returns to where it was."""
     for _ in range(20):

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import redis
 
-from memory_redis import MemoryRedisError, ServerUnavailable, UnknownOutcome, human
+from memory_redis import MemoryRedisError, ServerUnavailable, UnknownOutcome, ai, human
 from tests.faults.conftest import Connect
-from tests.faults.ways import OWN, WITHOUT_REPEATS
+from tests.faults.ways import OWN, WITHOUT_REPEATS, Way
 from tests.support.servers import Server, free_port
 
 pytestmark = pytest.mark.anyio
@@ -106,6 +106,51 @@ async def test_a_server_that_is_back_before_the_deadline_is_no_error(
             assert (await memory.history("ann", "c").append(human("1"))).number == 1
     finally:
         back.join()
+
+
+async def test_a_server_that_is_busy_with_a_script_is_waited_for(connect: Connect, server: Server) -> None:
+    """P9: BUSY is "not stored" at the deadline; when the script is killed in time, the append is stored."""
+    history = connect(server.port, timeout=5, deadline=0.5).history("ann", "c")
+    await history.append(human("1"))
+    server.ask("CONFIG", "SET", "lua-time-limit", 10)
+    endless = threading.Thread(target=run_endless_script, args=(server,))
+    endless.start()
+    try:
+        while not await asyncio.to_thread(is_busy, server):
+            await asyncio.sleep(0.01)
+        with pytest.raises((ServerUnavailable, UnknownOutcome)) as caught:
+            await history.append(human("refused"))
+        assert caught.value.outcome == ("unknown" if caught.type is UnknownOutcome else "not_stored")
+        appending = asyncio.ensure_future(history.append(human("2")))
+        await asyncio.sleep(0.1)
+    finally:
+        server.ask("SCRIPT", "KILL")
+        endless.join()
+    assert (await appending).number == 2
+
+
+def run_endless_script(server: Server) -> None:
+    with server.client() as client, pytest.raises(redis.ResponseError):
+        client.eval("while true do end", 0)
+
+
+def is_busy(server: Server) -> bool:
+    try:
+        server.ask("GET", "x")
+    except redis.ResponseError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("way", [*OWN, Way("sync", "Redis()"), Way("async", "from_url")], ids=str)
+async def test_writes_that_the_server_holds_back_are_stored_once(connect: Connect, server: Server) -> None:
+    """P2, F7: CLIENT PAUSE as before a failover, for longer than the client waits for an answer."""
+    history = connect(server.port, timeout=0.15).history("ann", "c")
+    await history.append(human("1"))
+    server.ask("CLIENT", "PAUSE", 400, "WRITE")
+    version = await history.append(human("2"), ai("3"))
+    assert version.number == 3
+    assert [message.text for message in (await history.load()).messages] == ["1", "2", "3"]
 
 
 @pytest.fixture(scope="module")
