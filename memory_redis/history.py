@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator, Iterator
 from memory_redis._engine.conversation import Conversation
 from memory_redis._engine.drivers import AsyncDriver, Driver
 from memory_redis._engine.reading import Place
+from memory_redis._engine.writing import OnConflict
 from memory_redis.messages import StoredMessage
 from memory_redis.options import OnCorrupt
 from memory_redis.snapshots import Snapshot
-from memory_redis.turns import AsyncTurn, OnConflict, Turn
+from memory_redis.turns import AsyncTurn, Turn
 from memory_redis.versions import AppendId, Version
 from memory_redis.windows import Window
 
@@ -72,7 +73,6 @@ class History(_HistoryBase):
         flow = self._conversation.writer.append(
             messages,
             expected=expected,
-            policy="any" if expected is None else "raise",
             idempotency_key=idempotency_key,
             append_id=append_id,
         )
@@ -208,7 +208,6 @@ class AsyncHistory(_HistoryBase):
         flow = self._conversation.writer.append(
             messages,
             expected=expected,
-            policy="any" if expected is None else "raise",
             idempotency_key=idempotency_key,
             append_id=append_id,
         )

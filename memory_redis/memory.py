@@ -7,12 +7,11 @@ from typing import Self, Unpack
 
 from memory_redis._engine.channels import AsyncClient, SyncClient
 from memory_redis._engine.conversation import Conversation
-from memory_redis._engine.opening import open_async_driver, open_driver
-from memory_redis._engine.plans import Call, Flow, Plan, only
-from memory_redis._engine.servers import check_info
+from memory_redis._engine.opening import async_client_driver, async_url_driver, client_driver, url_driver
+from memory_redis._engine.servers import ping
 from memory_redis._engine.settings import Settings
 from memory_redis._engine.users import User
-from memory_redis.errors import AccessDenied, InvalidId, InvalidSetting, ServerRefused
+from memory_redis.errors import InvalidId, InvalidSetting
 from memory_redis.history import AsyncHistory, History
 from memory_redis.options import MemoryOptions
 from memory_redis.snapshots import ConversationInfo, Forgotten
@@ -36,14 +35,6 @@ class _MemoryBase:
             raise InvalidSetting("page_size must be an integer from 1 to 1,000")
         return User(self._settings, user_id, page_size)
 
-    def _ping(self) -> Flow[None]:
-        yield Plan((Call("PING"),), list)
-        try:
-            info = yield Plan((Call("INFO", ("server",)),), only)
-        except (AccessDenied, ServerRefused):
-            return  # it answers, and does not tell its version
-        check_info(info)
-
     def __repr__(self) -> str:
         return f"<{type(self).__name__} namespace={self._settings.namespace!r}>"
 
@@ -65,7 +56,7 @@ class RedisMemory(_MemoryBase):
 
     def __init__(self, client: SyncClient, **options: Unpack[MemoryOptions]) -> None:
         self._settings = Settings(**options)
-        self._driver = open_driver(client, self._settings.deadline)
+        self._driver = client_driver(client, self._settings.deadline)
 
     @classmethod
     def from_url(cls, url: str, *, max_connections: int = 50, **options: Unpack[MemoryOptions]) -> Self:
@@ -86,7 +77,7 @@ class RedisMemory(_MemoryBase):
         """
         memory = cls.__new__(cls)
         memory._settings = Settings(**options)
-        memory._driver = open_driver(url, memory._settings.deadline, max_connections)
+        memory._driver = url_driver(url, max_connections, memory._settings.deadline)
         return memory
 
     def history(self, user_id: str, conversation_id: str) -> History:
@@ -150,7 +141,7 @@ class RedisMemory(_MemoryBase):
         Raises:
             ServerError: it does not, or it is.
         """
-        self._driver.drive(self._ping())
+        self._driver.drive(ping())
 
     def close(self) -> None:
         """Close what the memory opened; a client that was passed in stays open."""
@@ -179,7 +170,7 @@ class AsyncRedisMemory(_MemoryBase):
 
     def __init__(self, client: AsyncClient, **options: Unpack[MemoryOptions]) -> None:
         self._settings = Settings(**options)
-        self._driver = open_async_driver(client, self._settings.deadline)
+        self._driver = async_client_driver(client, self._settings.deadline)
 
     @classmethod
     def from_url(cls, url: str, *, max_connections: int = 50, **options: Unpack[MemoryOptions]) -> Self:
@@ -198,7 +189,7 @@ class AsyncRedisMemory(_MemoryBase):
         """
         memory = cls.__new__(cls)
         memory._settings = Settings(**options)
-        memory._driver = open_async_driver(url, memory._settings.deadline, max_connections)
+        memory._driver = async_url_driver(url, max_connections, memory._settings.deadline)
         return memory
 
     def history(self, user_id: str, conversation_id: str) -> AsyncHistory:
@@ -251,7 +242,7 @@ class AsyncRedisMemory(_MemoryBase):
         Raises:
             ServerError: it does not, or it is.
         """
-        await self._driver.drive(self._ping())
+        await self._driver.drive(ping())
 
     async def aclose(self) -> None:
         """Close what the memory opened in this event loop; a client that was passed in stays open."""

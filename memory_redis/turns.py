@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Literal, Self
+from typing import Self
 
 from memory_redis._engine.conversation import Conversation
 from memory_redis._engine.drivers import AsyncDriver, Driver
 from memory_redis._engine.plans import Flow
-from memory_redis._engine.writing import Commit, key_to_id
-from memory_redis.errors import ConflictError, InvalidSetting
+from memory_redis._engine.writing import Commit, OnConflict, key_to_id
+from memory_redis.errors import ConflictError, InvalidMessage, InvalidSetting
 from memory_redis.messages import StoredMessage
 from memory_redis.snapshots import Snapshot
 from memory_redis.versions import Version
 from memory_redis.windows import Window
-
-OnConflict = Literal["append", "raise"]
 
 
 class _TurnBase:
@@ -38,6 +36,7 @@ class _TurnBase:
         self._snapshot: Snapshot | None = None
         self._stored: list[StoredMessage] | None = None
         self._commit: Commit | None = None
+        self._ended = False
 
     @property
     def messages(self) -> list[StoredMessage]:
@@ -75,11 +74,27 @@ class _TurnBase:
         """After the commit: what others had appended meanwhile, the newest 100 at most."""
         return [] if self.conflict is None else self.conflict.missed
 
+    @property
+    def added(self) -> list[StoredMessage]:
+        """What was added so far: after a commit that failed, what is still to be stored."""
+        return list(self._added)
+
     def add(self, *messages: StoredMessage) -> None:
-        """Put messages aside, to be stored on exit in this order."""
+        """Put messages aside, to be stored on exit in this order.
+
+        Raises:
+            InvalidMessage: one is no message.
+            InvalidSetting: the turn has ended, and stores nothing any more.
+        """
+        if self._ended:
+            raise InvalidSetting("the turn has ended: ask the history for another")
+        for at, message in enumerate(messages):
+            if not isinstance(message, StoredMessage):
+                kind = type(message).__name__
+                raise InvalidMessage(f"a {kind} is no message: use human(), ai(), …", position=at)
         self._added.extend(messages)
 
-    def _begun(self) -> None:
+    def _check_unused(self) -> None:
         if self._snapshot is not None:
             raise InvalidSetting("a turn is used once: ask the history for another")
 
@@ -93,7 +108,7 @@ class _TurnBase:
         return self._conversation.writer.append(
             self._added,
             expected=self.snapshot.version,
-            policy=self._on_conflict,
+            on_conflict=self._on_conflict,
             idempotency_key=self._key,
         )
 
@@ -103,7 +118,7 @@ class Turn(_TurnBase):
 
     Leaving the block commits what was added, in one append. It raises `ConflictError` under
     `on_conflict="raise"`, `HistoryCleared` under both policies, and what `History.append` raises;
-    the error carries the messages as `unsaved`. A block that raises stores nothing.
+    the messages are in `added` then. A block that raises stores nothing.
     """
 
     def __init__(
@@ -118,13 +133,14 @@ class Turn(_TurnBase):
         self._driver = driver
 
     def __enter__(self) -> Self:
-        self._begun()
+        self._check_unused()
         self._snapshot, self._stored = self._driver.drive(self._load())
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._ended = True
         flow = None if kind is not None else self._committing()
         if flow is not None:
             self._commit = self._driver.drive(flow)
@@ -145,13 +161,14 @@ class AsyncTurn(_TurnBase):
         self._driver = driver
 
     async def __aenter__(self) -> Self:
-        self._begun()
+        self._check_unused()
         self._snapshot, self._stored = await self._driver.drive(self._load())
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._ended = True
         flow = None if kind is not None else self._committing()
         if flow is not None:
             self._commit = await self._driver.drive(flow)

@@ -78,20 +78,23 @@ class AppendId:
         made: when it was made, by this process's monotonic clock in seconds; None for an id that
             came from elsewhere. With it an append can be proved not to be stored; without it the
             answer is more often `UnknownOutcome`.
+
+        keyed: it stands for an idempotency key, and is remembered as long as that.
     """
 
     value: bytes
     made: float | None = field(default=None, compare=False, repr=False)
+    keyed: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.value, bytes) or len(self.value) != ID_BYTES:
             raise InvalidSetting(f"an append id is {ID_BYTES} bytes")
 
     def __str__(self) -> str:
-        return self.value.hex()
+        return ("k" if self.keyed else "") + self.value.hex()
 
-    def __reduce__(self) -> tuple[type[AppendId], tuple[bytes]]:
-        return AppendId, (self.value,)  # another process has another clock
+    def __reduce__(self) -> tuple[type[AppendId], tuple[bytes, None, bool]]:
+        return AppendId, (self.value, None, self.keyed)  # another process has another clock
 
     @classmethod
     def new(cls) -> AppendId:
@@ -99,6 +102,7 @@ class AppendId:
         fresh = object.__new__(cls)  # right by construction: nothing to check, and this runs for every append
         object.__setattr__(fresh, "value", secrets.token_bytes(ID_BYTES))
         object.__setattr__(fresh, "made", time.monotonic())
+        object.__setattr__(fresh, "keyed", False)
         return fresh
 
     @classmethod
@@ -108,6 +112,6 @@ class AppendId:
         Raises:
             InvalidSetting: the text is no append id.
         """
-        if not isinstance(text, str) or not re.fullmatch(r"[0-9a-f]{24}", text):
+        if not isinstance(text, str) or not re.fullmatch(r"k?[0-9a-f]{24}", text):
             raise InvalidSetting("not the text of an append id")
-        return cls(bytes.fromhex(text))
+        return cls(bytes.fromhex(text.removeprefix("k")), keyed=text.startswith("k"))

@@ -23,7 +23,7 @@ from memory_redis._engine.failures import (
     translated,
 )
 from memory_redis._engine.plans import UNKNOWN_AGE, Plan, Wire
-from memory_redis.errors import AccessDenied, MemoryRedisError, UnknownOutcome
+from memory_redis.errors import AccessDenied, InvalidSetting, MemoryRedisError, ServerRefused, UnknownOutcome
 
 RAISED: Final = (*TRANSPORT, RedisError, RedisClusterException, NotSent)
 """What a channel may raise, and an attempt decides about."""
@@ -100,6 +100,20 @@ class Attempts:
                     raise reply
                 checked[at] = translated(reply)
         return checked
+
+    def decoded(self, replies: list[Any]) -> Any:
+        """The plan's result from its replies.
+
+        Raises:
+            UnknownOutcome, ServerRefused: they are not of the shape that the plan's replies have.
+        """
+        try:
+            return self._plan.decode(replies)
+        except (TypeError, ValueError, LookupError, AttributeError) as error:
+            if isinstance(error, MemoryRedisError) and not isinstance(error, InvalidSetting):
+                raise
+            self._maybe_sent = True
+            raise self._verdict(ServerRefused("the server gave an answer of another shape")) from None
 
     def _verdict(self, error: MemoryRedisError) -> MemoryRedisError:
         if self._plan.writes and self._maybe_sent:

@@ -21,12 +21,15 @@ from memory_redis._engine.records import (
     JSON_STAMP,
     KINDS,
     LATEST_MS,
+    LINKS,
     NAMES,
     PARTIAL,
     READ,
     STAMP,
     TOOL_CALLS,
+    body_of,
     check_structure,
+    links_of,
 )
 from memory_redis.errors import CorruptRecord, InvalidMessage, InvalidSetting, RecordError, UnsupportedFormat
 from memory_redis.layouts import (
@@ -177,8 +180,12 @@ def _msgpack_record(kind: MessageType, data: Mapping[str, Any], owner: bytes) ->
         flags |= PARTIAL
     text = text_of(data.get("content"))
     size = len(text) if text.isascii() else len(text.encode())
+    links = links_of(kind, data)
+    if links:
+        flags |= LINKS
+        links = bytes((len(links) // 4,)) + links
     body: Any = msgpack.packb(data, strict_types=True)
-    checked = HEAD.pack(CODES[kind], flags, 0, 0, size, owner) + bytes(body)
+    checked = HEAD.pack(CODES[kind], flags, 0, 0, size, owner) + links + bytes(body)
     return b"\x01" + crc32(checked).to_bytes(4) + checked
 
 
@@ -188,7 +195,9 @@ def _json_record(kind: MessageType, data: dict[str, Any], owner: bytes) -> bytes
         if name == "name":
             fields["type"] = kind
         fields[name] = data.get(name, default)
-    record = {"type": kind, "owner": owner.hex(), "data": fields | data}
+    links = links_of(kind, data)
+    tied = {"links": links.hex()} if links else {}
+    record = {"type": kind, "owner": owner.hex(), **tied, "data": fields | data}
     return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -253,7 +262,7 @@ class Decoder:
             CorruptRecord: a writer that is none of ours made it.
         """
         try:
-            data: dict[str, Any] = msgpack.unpackb(record[HEADER_BYTES:], ext_hook=_refuse_extension)
+            data: dict[str, Any] = msgpack.unpackb(body_of(record), ext_hook=_refuse_extension)
             check_structure(kind, data, len(record))
         except _NOT_A_RECORD as error:
             raise self._corrupt(error, position) from None

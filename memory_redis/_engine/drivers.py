@@ -34,7 +34,7 @@ class Driver:
             except RAISED as error:
                 time.sleep(attempts.failed(error))
             else:
-                return plan.decode(replies)
+                return cast(T, attempts.decoded(replies))
 
     def drive(self, flow: Flow[T]) -> T:
         """A flow's result."""
@@ -76,7 +76,7 @@ class AsyncDriver:
             except RAISED as error:
                 await asyncio.sleep(attempts.failed(error))
             else:
-                return plan.decode(replies)
+                return cast(T, attempts.decoded(replies))
 
     async def drive(self, flow: Flow[T]) -> T:
         """A flow's result."""

@@ -190,7 +190,8 @@ async def _until_the_loop_ends(client: Any, noting: bool) -> AsyncGenerator[None
 
 async def _disconnect(client: Any) -> None:
     """Close every connection that a client of `own_client` has opened."""
-    for connection in list(getattr(client.connection_pool.connection_class, "opened", ())):
+    opened: list[Any] = list(getattr(client.connection_pool.connection_class, "opened", ()))
+    for connection in opened:
         await connection.disconnect(nowait=True)
 
 

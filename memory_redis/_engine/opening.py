@@ -23,34 +23,48 @@ def _patience(url: str, deadline: float) -> float:
     return min(patience_of(url), deadline)
 
 
-def open_driver(source: str | SyncClient, deadline: float, max_connections: int = 1) -> Driver:
-    """The driver of a sync memory.
+def client_driver(client: SyncClient, deadline: float) -> Driver:
+    """The driver of a sync memory over a client that was passed in.
 
     Raises:
-        InvalidSetting: the URL is wrong, or the client is none of redis-py's sync ones.
+        InvalidSetting: it is none of redis-py's sync ones.
     """
-    if not isinstance(source, str):
-        return Driver(ClientChannel(source), deadline)
+    return Driver(ClientChannel(client), deadline)
+
+
+def url_driver(url: str, max_connections: int, deadline: float) -> Driver:
+    """The driver of a sync memory with connections of its own.
+
+    Raises:
+        InvalidSetting: the URL or the number cannot be meant.
+    """
     limit = _check_limit(max_connections)
-    if scheme_of(source) == "fake":
-        return Driver(ClientChannel(fake_client(fake_server(source))), deadline)
-    return Driver(ConnectionChannel(endpoint(source), limit, _patience(source, deadline)), deadline)
+    if scheme_of(url) == "fake":
+        return Driver(ClientChannel(fake_client(fake_server(url))), deadline)
+    return Driver(ConnectionChannel(endpoint(url), limit, _patience(url, deadline)), deadline)
 
 
-def open_async_driver(source: str | AsyncClient, deadline: float, max_connections: int = 1) -> AsyncDriver:
-    """The driver of an asyncio memory.
+def async_client_driver(client: AsyncClient, deadline: float) -> AsyncDriver:
+    """The driver of an asyncio memory over a client that was passed in.
 
     Raises:
-        InvalidSetting: the URL is wrong, or the client is none of redis-py's asyncio ones.
+        InvalidSetting: it is none of redis-py's asyncio ones.
     """
-    if not isinstance(source, str):
-        return AsyncDriver(AsyncClientChannel(source), deadline)
-    limit, patience = _check_limit(max_connections), _patience(source, deadline)
-    if scheme_of(source) == "fake":
-        server = fake_server(source)
-        make = partial(fake_async_client, server)
-        channel = LoopChannel(make, lambda: None, limit=limit, patience=patience, noting=False)
-    else:
-        target = endpoint(source)
-        channel = LoopChannel(partial(own_client, target), target.close, limit=limit, patience=patience)
-    return AsyncDriver(channel, deadline)
+    return AsyncDriver(AsyncClientChannel(client), deadline)
+
+
+def async_url_driver(url: str, max_connections: int, deadline: float) -> AsyncDriver:
+    """The driver of an asyncio memory with connections of its own.
+
+    Raises:
+        InvalidSetting: the URL or the number cannot be meant.
+    """
+    limit, patience = _check_limit(max_connections), _patience(url, deadline)
+    if scheme_of(url) == "fake":
+        make = partial(fake_async_client, fake_server(url))
+        return AsyncDriver(
+            LoopChannel(make, lambda: None, limit=limit, patience=patience, noting=False), deadline
+        )
+    target = endpoint(url)
+    make = partial(own_client, target)
+    return AsyncDriver(LoopChannel(make, target.close, limit=limit, patience=patience), deadline)

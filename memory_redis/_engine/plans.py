@@ -96,9 +96,3 @@ Flow = Generator[Plan[Any], Any, T]
 def only(replies: list[Any]) -> Any:
     """The reply of a plan of one call."""
     return replies[0]
-
-
-def single(plan: Plan[T]) -> Flow[T]:
-    """A flow of one plan."""
-    result: T = yield plan
-    return result

@@ -9,21 +9,20 @@ careful read follows: meta, length, range and meta again, until both looks at th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
+from memory_redis._engine import index
 from memory_redis._engine.codec import Decoder
 from memory_redis._engine.keys import ConversationKeys
 from memory_redis._engine.plans import UNKNOWN_AGE, Call, Flow, Plan
 from memory_redis._engine.records import position_of
-from memory_redis._engine.scripts import INDEX_TOUCH, RENEW, SETTLE
+from memory_redis._engine.scripts import RENEW, SETTLE
 from memory_redis._engine.settings import Settings
 from memory_redis.errors import (
     ConflictError,
     HistoryTooLarge,
-    MemoryRedisError,
     RecordError,
     TurnAlreadyStored,
 )
@@ -192,7 +191,7 @@ class Reader:
         found, messages, failed = yield from self._window(wanted, on_corrupt, tuple(extra))
         state = found.state
         if self._expiry.renewed_by_reads and found.extra[0][1]:
-            yield from refreshed(keys, found.extra[0][2])
+            yield from index.refresh(keys, found.extra[0][2])
         if settings.emit:
             if state.healed:
                 settings.emit(Event("heal", keys.label, version=state.version, detail="seen by a load"))
@@ -202,14 +201,14 @@ class Reader:
         snapshot = Snapshot(messages, state.token, state.trimmed, failed)
         if key_id is None or found.extra[-1][0] != 1:
             return snapshot, None
-        return snapshot, (yield from self._stored(found.extra[-1], key_id, state))
+        return snapshot, (yield from self._stored(found.extra[-1], key_id, state, on_corrupt))
 
     def _window(
         self, wanted: int | None, on_corrupt: OnCorrupt, extra: tuple[Call, ...]
     ) -> Flow[tuple[Found, list[StoredMessage], tuple[RecordError, ...]]]:
         if wanted is None or wanted > PAGE:
-            found = yield from self._everything(extra)
-            start = 0 if wanted is None else max(len(found.records) - wanted, 0)
+            found = yield from self._everything(extra, wanted)
+            start = 0
         else:
             # index 1 to 0 is an empty range
             found = yield from self._read(*((-wanted, -1) if wanted else (1, 0)), extra)
@@ -240,13 +239,14 @@ class Reader:
         if sum(map(len, records)) > limit:
             raise HistoryTooLarge(self._keys.label, f"more than {limit} bytes: read it with iterate()")
 
-    def _everything(self, extra: tuple[Call, ...]) -> Flow[Found]:
-        """All records: the first page, and what else stood there at that moment."""
+    def _everything(self, extra: tuple[Call, ...], wanted: int | None) -> Flow[Found]:
+        """All records, or so many of the newest: a first page, and what else stood there at that moment."""
         limit = self._settings.limits.load_bytes
+        first = (0, PAGE - 1) if wanted is None else (-wanted, PAGE - wanted - 1)
         while True:
-            found = yield from self._read(0, PAGE - 1, extra)
+            found = yield from self._read(*first, extra)
             state = found.state
-            if state.size > limit and not state.healed:
+            if wanted is None and state.size > limit and not state.healed:
                 raise HistoryTooLarge(self._keys.label, f"more than {limit} bytes: read it with iterate()")
             records = found.records
             self._bound(records)
@@ -269,7 +269,9 @@ class Reader:
             else:
                 return Found(state, records, found.position, True, found.extra)
 
-    def _stored(self, reply: list[Any], key_id: AppendId, state: State) -> Flow[list[StoredMessage]]:
+    def _stored(
+        self, reply: list[Any], key_id: AppendId, state: State, on_corrupt: OnCorrupt
+    ) -> Flow[list[StoredMessage]]:
         """The messages of the append that a settled idempotency key stands for."""
         _, version, birth, count = reply
         start = version - count - state.trimmed
@@ -278,8 +280,8 @@ class Reader:
             found = yield from self._read(start, start + count - 1)
         if found is None or found.position != version - count or len(found.records) != count:
             raise TurnAlreadyStored(self._keys.label, Version(version, key_id.value, birth, repeated=True))
-        messages, failed = self._decoder.messages(found.records, found.position)
-        if failed:
+        messages, failed = self._decoder.messages(found.records, found.position, whole=True)
+        if failed and on_corrupt == "raise":
             raise failed[0]
         return messages
 
@@ -312,20 +314,3 @@ class Reader:
         if after >= state.version:
             return messages, None
         return messages, Place(after, state.trimmed, state.birth, state.edited)
-
-
-def refreshed(keys: ConversationKeys, ends: int) -> Flow[None]:
-    """Tell a user's index of a conversation that it knows; nothing fails if it cannot be told.
-
-    What the caller asked for is done by then, and the next minute's append tells it again.
-    """
-    if keys.index is not None:
-        with suppress(MemoryRedisError):
-            yield touch(keys.index, keys, ends)
-
-
-def touch(index: str, keys: ConversationKeys, ends: int) -> Plan[Any]:
-    """Enter a conversation in its user's index, or bring it to the top."""
-    return Plan(
-        (Call(INDEX_TOUCH, (keys.conversation_id, str(ends)), keys=(index,)),), lambda replies: replies[0]
-    )

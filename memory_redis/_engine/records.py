@@ -8,27 +8,32 @@ data:
     7-12   position among all messages ever appended     stamped by the append script)
     13-16  CRC-32 of all that follows
     17     type: 1 human, 2 ai, 3 system, 4 tool, 5 function, 6 chat, 7 remove
-    18     flags: 1 has tool calls, 2 partial
+    18     flags: 1 has tool calls, 2 partial, 4 has links
     19     id of the token counter, 0 for none
     20-23  tokens by that counter
     24-27  bytes of the content's text, UTF-8
     28-35  tag of the conversation it belongs to
-    36-    msgpack
+    36-    with flag 4: the number of links, and 4 bytes for each: the CRC-32 of the id of each tool call
+           that the message makes, or answers (of the name, for a function)
+    then   msgpack
 
 A writer sends a record without bytes 1 to 12. A load checks header, tag and CRC of every record;
 the map is unpacked, and its structure checked, when the message's data is first asked for.
 
 A record that begins with `{` is JSON text in LangChain's layout; ours has `stored_at`, `seq` and
-`owner` beside `type` and `data`, where LangChain's readers do not look. Both may stand in one list.
+`owner`, and `links` in hexadecimal, beside `type` and `data`, where LangChain's readers do not
+look. Both may stand in one list.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from struct import Struct
 from typing import Any, Final
+from zlib import crc32
 
-from memory_redis.layouts import MESSAGE_TYPES, REQUIRED, MessageType
+from memory_redis.layouts import MESSAGE_TYPES, REQUIRED, MessageType, call_ids, called_functions, has_calls
 
 FORMAT: Final = 1
 HEADER_BYTES: Final = 36
@@ -36,7 +41,7 @@ HEAD: Final = Struct(">BBBII8s")
 CHECKED: Final = 17
 STAMP, JSON_STAMP = 12, 50
 """Bytes that the append script adds to a record at most."""
-TOOL_CALLS, PARTIAL = 1, 2
+TOOL_CALLS, PARTIAL, LINKS = 1, 2, 4
 DEEPEST: Final = 32
 
 READ: Final = Struct(">xHI6xIB10x8s").unpack_from
@@ -115,6 +120,25 @@ def _check_value(value: Any, depth: int, room: list[int]) -> None:
 
 
 _JSON_POSITION = re.compile(rb'\{"stored_at":\d{1,15},"seq":(\d{1,15}),')
+
+
+def links_of(kind: str, data: Mapping[str, Any]) -> bytes:
+    """What ties a call to its result, readable from Lua: 4 bytes for each call made or answered."""
+    if kind == "tool":
+        names = {data["tool_call_id"]}
+    elif kind == "function":
+        names = {data["name"]}
+    elif kind == "ai" and has_calls(data):
+        names = call_ids(data) | called_functions(data)
+    else:
+        return b""
+    return b"".join(crc32(name.encode()).to_bytes(4) for name in sorted(names)[:255])
+
+
+def body_of(record: bytes) -> bytes:
+    """The msgpack of a record of format 1."""
+    links = 1 + 4 * record[HEADER_BYTES] if record[18] & LINKS else 0
+    return record[HEADER_BYTES + links :]
 
 
 def position_of(record: bytes) -> int | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from memory_redis.errors import UnsupportedServer
+from memory_redis._engine.plans import Call, Flow, Plan, only
+from memory_redis.errors import AccessDenied, ServerRefused, UnsupportedServer
 
 OLDEST: Final = (6, 2)
 
@@ -19,6 +20,16 @@ def _check(version: str) -> None:
         raise UnsupportedServer(
             f"the server is version {version}: Redis 6.2 or Valkey 7.2 is the oldest that works"
         )
+
+
+def ping() -> Flow[None]:
+    """See that a server answers, and that it is not too old."""
+    yield Plan((Call("PING"),), list)
+    try:
+        info = yield Plan((Call("INFO", ("server",)),), only)
+    except (AccessDenied, ServerRefused):
+        return  # it answers, and does not tell its version
+    check_info(info)
 
 
 def check_handshake(metadata: Any) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from memory_redis._engine import index
 from memory_redis._engine.keys import ConversationKeys, conversation_keys, index_key
-from memory_redis._engine.plans import Call, Flow, Plan, only
-from memory_redis._engine.scripts import INDEX_DROP, INDEX_PAGE
+from memory_redis._engine.plans import Call, Flow, Plan
 from memory_redis._engine.settings import Settings
 from memory_redis._engine.writing import Writer
 from memory_redis.errors import MemoryRedisError, WrongType
@@ -24,8 +23,7 @@ ROUNDS: Final = 5
 """How often `forget` looks again for entries that writers made meanwhile."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A conversation id of an index, its score and its keys."""
 
     conversation_id: str
@@ -34,7 +32,7 @@ class Entry:
 
 
 class User:
-    """The flows over one user's index."""
+    """The flows over one user's conversations."""
 
     __slots__ = ("_index", "_settings", "_size", "_user_id")
 
@@ -42,84 +40,80 @@ class User:
         self._settings, self._user_id, self._size = settings, user_id, page_size
         self._index = index_key(settings.namespace, user_id)
 
-    def _entries(self, below: str) -> Flow[tuple[int, bool, list[Entry]]]:
-        """The server's time, whether there are more pages, and the entries whose score is below."""
-        now, more, *rest = yield Plan(
-            (Call(INDEX_PAGE, (below, str(self._size)), keys=(self._index,)),), only
-        )
-        entries: list[Entry] = []
-        for name, score in zip(rest[::2], rest[1::2], strict=True):
-            conversation_id = name.decode()
-            keys = conversation_keys(self._settings.namespace, self._user_id, conversation_id)
-            entries.append(Entry(conversation_id, score, keys))
-        return now, bool(more), entries
+    def _entries(self, below: str) -> Flow[tuple[int, str | None, list[Entry]]]:
+        """The server's time, where the next page begins, and the entries whose score is below.
 
-    def _drop(self, entries: Sequence[Entry]) -> Flow[int]:
-        """Take entries out of the index that were not touched since they were read."""
-        if not entries:
-            return 0
-        words = [word for entry in entries for word in (entry.conversation_id, str(entry.score))]
-        removed: int = yield Plan(
-            (Call(INDEX_DROP, words, keys=(self._index,)),), lambda replies: replies[0][0]
-        )
-        return removed
+        What no conversation can be called was put there by somebody else, and is taken out.
+        """
+        now, more, found = yield from index.page(self._index, below, self._size)
+        entries: list[Entry] = []
+        foreign: list[tuple[bytes, int]] = []
+        for name, score in found:
+            try:
+                keys = conversation_keys(self._settings.namespace, self._user_id, name.decode())
+            except UnicodeDecodeError:
+                foreign.append((name, score))
+            else:
+                entries.append(Entry(keys.conversation_id, score, keys))
+        yield from index.drop(self._index, foreign)
+        return now, f"({found[-1][1]}" if more and found else None, entries
 
     def conversations(self, below: str) -> Flow[tuple[list[ConversationInfo], str | None]]:
         """A page of conversations, newest first, and where the next one begins."""
-        now, more, entries = yield from self._entries(below)
+        now, after, entries = yield from self._entries(below)
         if not entries:
-            return [], None
+            return [], after
         calls = [
-            call
-            for entry in entries
-            for call in (Call("LLEN", keys=(entry.keys.messages,)), Call("PTTL", keys=(entry.keys.messages,)))
+            Call(command, keys=(entry.keys.messages,)) for entry in entries for command in ("LLEN", "PTTL")
         ]
         replies: list[Any] = yield Plan(tuple(calls), list, partial=True)
         found: list[ConversationInfo] = []
-        stale: list[Entry] = []
+        stale: list[tuple[str, int]] = []
         for entry, count, left in zip(entries, replies[::2], replies[1::2], strict=True):
-            if isinstance(count, MemoryRedisError):
-                if not isinstance(count, WrongType):
-                    raise count
+            if isinstance(count, WrongType):
                 self._settings.emit(Event("corrupt", entry.keys.label, detail="not listed: WrongType"))
-            elif count:
+                continue
+            for reply in (count, left):
+                if isinstance(reply, MemoryRedisError):
+                    raise reply
+            if count:
                 active = datetime.fromtimestamp(entry.score / 1000, UTC)
                 seconds = left / 1000 if left >= 0 else None
                 found.append(ConversationInfo(self._user_id, entry.conversation_id, count, active, seconds))
             elif entry.score < now - SETTLED_MS:
-                stale.append(entry)
-        yield from self._drop(stale)
-        return found, f"({entries[-1].score}" if more else None
+                stale.append((entry.conversation_id, entry.score))
+        yield from index.drop(self._index, stale)
+        return found, after
 
     def forget(self) -> Flow[Forgotten]:
         """Clear every conversation and the index; how much there was."""
         conversations = messages = 0
         for _ in range(ROUNDS):
-            below, seen = "+inf", 0
-            while True:
-                _, _, entries = yield from self._entries(below)
-                if not entries:
-                    break
+            below: str | None = "+inf"
+            seen = 0
+            while below is not None:
+                _, below, entries = yield from self._entries(below)
                 seen += len(entries)
                 for removed in (yield from self._clear(entries)):
                     messages += removed
                     conversations += removed > 0
-                yield from self._drop(entries)
-                below = f"({entries[-1].score}"
+                yield from index.drop(self._index, [entry[:2] for entry in entries])
             if not seen:
                 break
         return Forgotten(conversations, messages)
 
     def _clear(self, entries: Sequence[Entry]) -> Flow[list[int]]:
         """Clear conversations together; how many messages each had."""
+        if not entries:
+            return []
         writers = [Writer(entry.keys, self._settings, NoExpiry()) for entry in entries]
-        replies = yield Plan(tuple(one.clear_call() for one in writers), list, writes=True, partial=True)
+        replies = yield Plan(tuple(one.clear_call() for one in writers), list, partial=True)
         broken = [
             entry for entry, reply in zip(entries, replies, strict=True) if isinstance(reply, WrongType)
         ]
         if broken:  # what stands there is ours by name, and must go too
             keys = [key for entry in broken for key in (entry.keys.messages, entry.keys.meta)]
-            yield Plan(tuple(Call("UNLINK", keys=(key,)) for key in keys), list, writes=True)
+            yield Plan(tuple(Call("UNLINK", keys=(key,)) for key in keys), list)
             yield from self._clear(broken)
         removed: list[int] = []
         for one, reply in zip(writers, replies, strict=True):

@@ -8,13 +8,14 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, Literal, NamedTuple
+from enum import IntEnum
+from typing import Any, Final, Literal, NamedTuple
 
+from memory_redis._engine import index
 from memory_redis._engine.codec import Decoder
 from memory_redis._engine.keys import ConversationKeys
 from memory_redis._engine.plans import UNKNOWN_AGE, Call, Flow, Plan, Word, only
-from memory_redis._engine.reading import refreshed, touch
-from memory_redis._engine.scripts import APPEND, CLEAR, INDEX_DROP, SETTLE
+from memory_redis._engine.scripts import APPEND, CLEAR, SETTLE
 from memory_redis._engine.settings import HOLD_MS, Settings
 from memory_redis.errors import (
     AppendSettled,
@@ -23,6 +24,7 @@ from memory_redis.errors import (
     HistoryRolledBack,
     InvalidSetting,
     MemoryRedisError,
+    ServerUnavailable,
     UnknownOutcome,
 )
 from memory_redis.expiry import Expiry
@@ -30,16 +32,57 @@ from memory_redis.messages import StoredMessage
 from memory_redis.telemetry import Event
 from memory_redis.versions import BIRTH_BYTES, ID_BYTES, AppendId, Version
 
-Policy = Literal["any", "raise", "append"]
-
-STORED, REPEATED, INDEX_FIRST, CONFLICT, UNKNOWN, CLEARED, SETTLED = 1, 2, 0, -1, -2, -3, -4
-EDITED, ANOTHER_LIFE, CLEARED_SINCE, ROLLED_BACK = 2, 3, 4, 5
+OnConflict = Literal["append", "raise"]
 
 
-def _wanted(expected: Version, policy: Policy) -> bytes:
-    """An expected version as the append script reads it."""
-    last, birth = expected.last.rjust(ID_BYTES, b"\0"), expected.birth.rjust(BIRTH_BYTES, b"\0")
-    return policy[:1].encode() + expected.number.to_bytes(6) + last + birth
+class Status(IntEnum):
+    """What the append script says became of an append."""
+
+    STORED = 1
+    REPEATED = 2
+    INDEX_FIRST = 0
+    CONFLICT = -1
+    UNKNOWN = -2
+    CLEARED = -3
+    SETTLED = -4
+
+
+class Met(IntEnum):
+    """What the append script found in place of the expected version."""
+
+    NOTHING = 0
+    MOVED_ON = 1
+    EDITED = 2
+    ANOTHER_LIFE = 3
+    CLEARED = 4
+    ROLLED_BACK = 5
+
+
+_CONFLICTS: Final = {Met.CLEARED: HistoryCleared, Met.ROLLED_BACK: HistoryRolledBack}
+_INDEX_WORD: Final = 6
+_UNKNOWN_AGE: Final = str(UNKNOWN_AGE)
+
+
+class Reply(NamedTuple):
+    """The reply of the append script, in the order of its header; a plain success has four parts."""
+
+    status: int
+    version: int
+    birth: bytes
+    ends: int
+    trimmed: int = 0
+    before: int = 0
+    healed: int = 0
+    refresh: int = 0
+    conflict: int = 0
+    missed: int = 0
+    last: bytes = b""
+    rest: Sequence[bytes] = ()
+
+    @classmethod
+    def of(cls, parts: list[Any]) -> Reply:
+        """The reply with names."""
+        return cls(*parts) if len(parts) <= 11 else cls._make([*parts[:11], parts[11:]])
 
 
 class Commit(NamedTuple):
@@ -58,7 +101,14 @@ def key_to_id(idempotency_key: str) -> AppendId:
     if not isinstance(idempotency_key, str) or not idempotency_key:
         raise InvalidSetting("an idempotency key is a non-empty text")
     text = idempotency_key.encode("utf-8", "surrogatepass")
-    return AppendId(hashlib.blake2b(text, digest_size=ID_BYTES).digest(), time.monotonic())
+    digest = hashlib.blake2b(text, digest_size=ID_BYTES).digest()
+    return AppendId(digest, time.monotonic(), keyed=True)
+
+
+def _wanted(expected: Version, on_conflict: OnConflict) -> bytes:
+    """An expected version as the append script reads it."""
+    last, birth = expected.last.rjust(ID_BYTES, b"\0"), expected.birth.rjust(BIRTH_BYTES, b"\0")
+    return (b"r" if on_conflict == "raise" else b"a") + expected.number.to_bytes(6) + last + birth
 
 
 class Writer:
@@ -75,98 +125,94 @@ class Writer:
         messages: Sequence[StoredMessage],
         *,
         expected: Version | None = None,
-        policy: Policy = "any",
+        on_conflict: OnConflict = "raise",
         idempotency_key: str | None = None,
         append_id: AppendId | None = None,
     ) -> Flow[Commit]:
         """Store messages; all of them or none, once, however often the plan is sent."""
-        settings, keys, expiry = self._settings, self._keys, self._expiry
         if not isinstance(expected, Version | None) or not isinstance(append_id, AppendId | None):
             raise InvalidSetting(
                 "expected is a Version and append_id an AppendId; parse() makes one of a text"
             )
-        records = settings.encoder.records(messages, keys.owner)
-        ring, hold, sent = b"r", HOLD_MS, append_id
-        birth = None
+        again = append_id is not None
         if idempotency_key is not None:
-            if append_id is not None:
+            if again:
                 raise InvalidSetting("give an idempotency key or an append id, not both")
-            ring, hold = b"k", settings.idempotency_hold // timedelta(milliseconds=1)
             append_id = key_to_id(idempotency_key)
         elif append_id is None:
             append_id = AppendId.new()
-            birth = append_id.value[:BIRTH_BYTES]  # as random, and saves a call to the system
-        words: list[Word] = [
+        keys = self._keys
+        records = self._settings.encoder.records(messages, keys.owner)
+        want = b"" if expected is None else _wanted(expected, on_conflict)
+        words = self._words(append_id, again, want)
+        words += records
+        while True:
+            call = Call(APPEND, words, keys=(keys.messages, keys.meta), timed=True)
+            plan = Plan((call,), only, keys.label, writes=True, append_id=append_id, again=again)
+            reply = Reply.of((yield plan))
+            if reply.status != Status.INDEX_FIRST:
+                break
+            yield from index.touch(keys, reply.ends)
+            words[_INDEX_WORD] = reply.rest[0]
+        commit = self._appended(reply, messages, append_id)
+        if reply.refresh:
+            yield from index.refresh(keys, reply.ends)
+        return commit
+
+    def _words(self, append_id: AppendId, again: bool, want: bytes) -> list[Word]:
+        """The arguments of the append script, without the records."""
+        settings, expiry = self._settings, self._expiry
+        # A fresh id is as random as a tag has to be, and saves a call to the system.
+        fresh = not again and not append_id.keyed
+        hold = settings.idempotency_hold // timedelta(milliseconds=1) if append_id.keyed else HOLD_MS
+        return [
             append_id.value,
             b"0",
-            ring,
+            b"k" if append_id.keyed else b"r",
             str(hold),
-            b"" if policy == "any" else _wanted(expected or Version(), policy),
-            birth or secrets.token_bytes(BIRTH_BYTES),
-            "" if keys.index is None else "?",
+            want,
+            append_id.value[:BIRTH_BYTES] if fresh else secrets.token_bytes(BIRTH_BYTES),
+            "" if self._keys.index is None else "?",
             expiry.policy,
             str(expiry.milliseconds),
             str(settings.retention.count) if settings.retention else b"0",
-            b"0" if sent is None else b"1",
-            *records,
+            b"1" if again else b"0",
         ]
-        while True:
-            reply = yield Plan(
-                (Call(APPEND, words, keys=(keys.messages, keys.meta), timed=True),),
-                only,
-                keys.label,
-                writes=True,
-                append_id=append_id,
-                again=sent is not None,
-            )
-            if reply[0] != INDEX_FIRST or keys.index is None:
-                break
-            yield touch(keys.index, keys, reply[3])
-            words[6] = reply[11]
-        commit, refresh, ends = self._appended(reply, messages, append_id)
-        if refresh:
-            yield from refreshed(keys, ends)
-        return commit
 
-    def _appended(
-        self, reply: list[Any], messages: Sequence[StoredMessage], append_id: AppendId
-    ) -> tuple[Commit, int, int]:
-        """What the reply of an append means; whether the index is due, and the conversation's end."""
+    def _appended(self, reply: Reply, messages: Sequence[StoredMessage], append_id: AppendId) -> Commit:
+        """What the reply of an append means."""
         emit, label = self._settings.emit, self._keys.label
-        status, number, birth, ends = reply[:4]
-        healed, refresh, conflict = (reply[6], reply[7], reply[8]) if len(reply) > 4 else (0, 0, 0)
-        if status == UNKNOWN:
+        if reply.status == Status.UNKNOWN:
             raise UnknownOutcome(label, append_id)
-        if status == SETTLED:
+        if reply.status == Status.SETTLED:
             raise AppendSettled(label, append_id)
-        met = self._conflict(reply, messages, append_id) if conflict else None
+        met = self._conflict(reply, messages, append_id) if reply.conflict else None
         if met is not None:
-            emit(Event("conflict", label, met.missed_count, number, detail=type(met).__name__))
-            if status in (CONFLICT, CLEARED):
+            emit(Event("conflict", label, met.missed_count, reply.version, detail=type(met).__name__))
+            if reply.status < 0:
                 raise met
+        repeated = reply.status == Status.REPEATED
         if emit:
-            if healed:
-                emit(Event("heal", label, version=number))
-            emit(Event("repeat" if status == REPEATED else "append", label, len(messages), number))
-            if ends:
-                emit(Event("expiry", label, version=number, expire_at=ends))
-        version = Version(number, append_id.value, birth, repeated=status == REPEATED)
-        return Commit(version, met), refresh, ends
+            if reply.healed:
+                emit(Event("heal", label, version=reply.version))
+            emit(Event("repeat" if repeated else "append", label, len(messages), reply.version))
+            if reply.ends:
+                emit(Event("expiry", label, version=reply.version, expire_at=reply.ends))
+        return Commit(Version(reply.version, append_id.value, reply.birth, repeated=repeated), met)
 
     def _conflict(
-        self, reply: list[Any], messages: Sequence[StoredMessage], append_id: AppendId
+        self, reply: Reply, messages: Sequence[StoredMessage], append_id: AppendId
     ) -> ConflictError:
-        status, number, birth, _, _, before, _, _, conflict, missed, last, *records = reply
-        stored = status not in (CONFLICT, CLEARED)
-        found, _ = self._decoder.messages(records, before - len(records), whole=True)
-        kind = {CLEARED_SINCE: HistoryCleared, ROLLED_BACK: HistoryRolledBack}.get(conflict, ConflictError)
+        stored = reply.status > 0
+        found, _ = self._decoder.messages(reply.rest, reply.before - len(reply.rest), whole=True)
+        kind = _CONFLICTS.get(Met(reply.conflict), ConflictError)
         return kind(
             self._keys.label,
-            version=Version(number, append_id.value if stored else last, birth),
+            version=Version(reply.version, append_id.value if stored else reply.last, reply.birth),
             missed=found,
-            missed_count=missed,
-            expired=conflict == ANOTHER_LIFE,
-            edited=conflict == EDITED,
+            missed_count=reply.missed,
+            expired=reply.conflict == Met.ANOTHER_LIFE,
+            edited=reply.conflict == Met.EDITED,
             stored=stored,
             unsaved=() if stored else messages,
         )
@@ -176,34 +222,26 @@ class Writer:
         keys = self._keys
         if not isinstance(append_id, AppendId):
             raise InvalidSetting("settle takes an AppendId; AppendId.parse() makes one of a text")
-        call = Call(
-            SETTLE,
-            (append_id.value, str(UNKNOWN_AGE), str(UNKNOWN_AGE), str(HOLD_MS)),
-            keys=(keys.messages, keys.meta),
-            timed=True,
-        )
+        words = (append_id.value, _UNKNOWN_AGE, _UNKNOWN_AGE, str(HOLD_MS))
+        call = Call(SETTLE, words, keys=(keys.messages, keys.meta), timed=True)
         reply = yield Plan((call,), only, keys.label, append_id=append_id, again=True)
         status, number, birth, _ = reply
-        if status == UNKNOWN:
+        if status == Status.UNKNOWN:
             raise UnknownOutcome(keys.label, append_id)
-        return Version(number, append_id.value, birth, repeated=True) if status == STORED else None
+        return Version(number, append_id.value, birth, repeated=True) if status == Status.STORED else None
 
     def clear(self) -> Flow[int]:
         """Remove all messages, and the conversation from its user's index; how many there were."""
         keys = self._keys
-        score: float | None = None
-        if keys.index is not None:
-            reply = yield Plan(
-                (Call("ZSCORE", (keys.conversation_id,), keys=(keys.index,)),), only, keys.label
-            )
-            score = None if reply is None else float(reply)
-        call = self.clear_call()
-        reply = yield Plan((call,), only, keys.label, writes=True)
-        removed = self.cleared(reply)
+        score = yield from index.score(keys)
+        try:
+            reply = yield Plan((self.clear_call(),), only, keys.label, writes=True)
+            removed = self.cleared(reply)
+        except UnknownOutcome:
+            raise _unanswered() from None
         if score is not None and keys.index is not None:
-            words = (keys.conversation_id, f"{score:.0f}")
             with suppress(MemoryRedisError):  # it is cleared; a listing removes what is left of it
-                yield Plan((Call(INDEX_DROP, words, keys=(keys.index,)),), only, keys.label)
+                yield from index.drop(keys.index, [(keys.conversation_id, score)])
         return removed
 
     def clear_call(self) -> Call:
@@ -214,8 +252,15 @@ class Writer:
     def cleared(self, reply: list[Any]) -> int:
         """How many messages a reply of that script says were removed."""
         status, removed, healed = reply[:3]
-        if status == UNKNOWN:
-            raise UnknownOutcome(self._keys.label)
+        if status == Status.UNKNOWN:
+            raise _unanswered()
         if healed:
             self._settings.emit(Event("heal", self._keys.label, version=reply[3]))
         return int(removed)
+
+
+def _unanswered() -> ServerUnavailable:
+    """A clear whose reply was lost: unlike an append it may simply be called again."""
+    error = ServerUnavailable("no answer: it may or may not be cleared; calling again is safe")
+    error.outcome = "unknown"
+    return error

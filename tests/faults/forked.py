@@ -29,7 +29,7 @@ from memory_redis.errors import WrongEventLoop
 CHILDREN = 4
 
 
-def in_children(work: Callable[[str], None], count: int = CHILDREN) -> list[int]:
+def in_children(work: Callable[[str], None], count: int = CHILDREN, prefix: str = "") -> list[int]:
     """Fork, and do the work in each child under a name of its own; the pids."""
     pids = []
     for number in range(count):
@@ -38,7 +38,7 @@ def in_children(work: Callable[[str], None], count: int = CHILDREN) -> list[int]
             status = 1
             try:
                 signal.alarm(20)
-                work(f"child {number}")
+                work(f"{prefix}child {number}")
                 status = 0
             except BaseException:
                 traceback.print_exc()
@@ -132,7 +132,7 @@ def first_calls(url: str, namespace: str) -> None:
         assert before
         for turn in range(5):
             random.seed(turn)
-            joined(in_children(lambda name, turn=turn: work(f"{turn} {name}")))
+            joined(in_children(work, prefix=f"{turn} "))
         after = commands_of(client, client.client_id())
     assert before.items() <= after.items(), "a child used a connection of its parent"
     sync_work(memory, "after", 5)
@@ -189,15 +189,15 @@ def inherited_loop(url: str, namespace: str) -> None:
     memory = AsyncRedisMemory.from_url(url, namespace=namespace)
     loop = asyncio.new_event_loop()
     loop.run_until_complete(async_work(memory, "before", 5))
+
+    def go_on(name: str) -> None:
+        loop.run_until_complete(async_work(memory, name, 5))
+
     with redis.Redis.from_url(url, single_connection_client=True) as client:
         before = commands_of(client, client.client_id())
         assert before
         for turn in range(3):
-            joined(
-                in_children(
-                    lambda name, turn=turn: loop.run_until_complete(async_work(memory, f"{turn}", 5)), 1
-                )
-            )
+            joined(in_children(go_on, 1, prefix=f"{turn} "))
         after = commands_of(client, client.client_id())
     assert before.items() <= after.items(), "a child used a connection of its parent"
     loop.run_until_complete(async_work(memory, "after", 5))

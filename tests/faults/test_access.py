@@ -119,7 +119,11 @@ def test_a_command_that_is_not_allowed_leaves_no_half_append(
 ) -> None:
     """P3, P4, F21: AccessDenied says "not stored", and then nothing is; or the append is whole."""
     url = f"redis://app:{PASSWORD}@{allowed.host}:{allowed.port}/0"
-    options = {"namespace": namespace, "expiry": SlidingExpiry(60), "retention": MaxMessages(3)}
+    options: dict[str, Any] = {
+        "namespace": namespace,
+        "expiry": SlidingExpiry(60),
+        "retention": MaxMessages(3),
+    }
     with (
         RedisMemory.from_url(url, **options) as memory,
         RedisMemory.from_url(allowed.url, namespace=namespace) as operator,

@@ -24,10 +24,10 @@ async def test_a_blackholed_connection_costs_no_more_than_the_deadline(
     connect: Connect, proxy: FaultProxy, texts: Texts, direction: str
 ) -> None:
     """G14, F3: the link is dead and nobody says so; the outcome is unknown, then settled."""
-    history = connect(proxy.port, timeout=5, deadline=0.6).history("ann", "c")
+    history = connect(proxy.port, timeout=5, deadline=0.4).history("ann", "c")
     await history.append(human("1"))
     proxy.half_open(direction)
-    async with within(0.6):
+    async with within(0.4):
         with pytest.raises(UnknownOutcome) as caught:
             await history.append(human("2"))
     proxy.heal()
@@ -42,9 +42,9 @@ async def test_a_silent_server_holds_no_call_past_its_deadline(
     connect: Connect, proxy: FaultProxy, call: str
 ) -> None:
     """G14, decision 29: also where the connection is new and its greeting is not answered."""
-    memory = connect(proxy.port, timeout=5, deadline=0.35)
+    memory = connect(proxy.port, timeout=5, deadline=0.25)
     proxy.half_open("down")
-    async with within(0.35):
+    async with within(0.25):
         with pytest.raises(MemoryRedisError) as caught:
             await CALLS[call](memory)
     assert isinstance(caught.value, (ServerUnavailable, UnknownOutcome))

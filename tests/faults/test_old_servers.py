@@ -50,12 +50,10 @@ class OldServer:
 
     def _answer(self, name: str, words: list[bytes]) -> bytes:
         if name == "HELLO" and self.version >= "6":
-            items = [b"server", b"redis", b"version", self.version.encode(), b"proto", int(words[1])]
+            pairs = {b"server": b"redis", b"version": self.version.encode()}
             start = b"%3\r\n" if words[1] == b"3" else b"*6\r\n"
-            return start + b"".join(
-                b":%d\r\n" % item if isinstance(item, int) else b"$%d\r\n%s\r\n" % (len(item), item)
-                for item in items
-            )
+            body = b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for pair in pairs.items() for word in pair)
+            return start + body + b"$5\r\nproto\r\n:%s\r\n" % words[1]
         if name == "PING":
             return b"+PONG\r\n"
         if name in ("CLIENT", "SELECT"):

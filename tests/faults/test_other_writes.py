@@ -41,7 +41,7 @@ async def test_a_repeated_clear_does_not_take_what_was_appended_meanwhile(
     connect: Connect, proxy: FaultProxy, direct: RedisMemory, texts: Texts
 ) -> None:
     """Decision 6: messages that come between a clear and its repeat stay."""
-    history = connect(proxy.port, timeout=0.5).history("ann", "c")
+    history = connect(proxy.port, timeout=0.3).history("ann", "c")
     await history.append(human("1"), ai("2"))
     rule = proxy.drop_reply(SCRIPTS, how="hang")
     clearing = asyncio.ensure_future(history.clear())
@@ -71,7 +71,7 @@ async def test_an_append_that_was_lost_before_a_clear_does_not_come_after_it(
     connect: Connect, proxy: FaultProxy, direct: RedisMemory, texts: Texts
 ) -> None:
     """Decision 2: a repeat from before the clear stores nothing and says so, with the messages."""
-    history = connect(proxy.port, timeout=0.5).history("ann", "c")
+    history = connect(proxy.port, timeout=0.3).history("ann", "c")
     await history.append(human("1"))
     rule = proxy.drop_request(SCRIPTS, how="hang")
     appending = asyncio.ensure_future(history.append(human("2")))
@@ -91,7 +91,7 @@ async def test_an_append_that_was_stored_before_a_clear_is_not_stored_again(
     connect: Connect, proxy: FaultProxy, direct: RedisMemory, texts: Texts
 ) -> None:
     """Decision 2, P2: its reply was lost, then the conversation was cleared: the repeat stores nothing."""
-    history = connect(proxy.port, timeout=0.5).history("ann", "c")
+    history = connect(proxy.port, timeout=0.3).history("ann", "c")
     await history.append(human("1"))
     proxy.drop_reply(SCRIPTS, how="hang")
     appending = asyncio.ensure_future(history.append(human("2")))

@@ -97,11 +97,19 @@ class Schedule:
             [f"{namespace}:{{ann:{self.name}}}:{part}" for part in ("messages", "meta")],
         )
         self.made = self.conflicts = self.accepted = 0
+        self.keyed: dict[tuple[str, int], Version] = {}
         self.ids: list[tuple[AppendId, int, Version, list[str]]] = []
 
     def run(self) -> None:
         steps: list[Callable[[], None]] = [
-            *[self.append, self.append_expected, self.append_expected, self.turn, self.turn],
+            *[
+                self.append,
+                self.append_keyed,
+                self.append_expected,
+                self.append_expected,
+                self.turn,
+                self.turn,
+            ],
             *[self.load, self.clear, self.expire, self.repeat],
         ]
         for _ in range(STEPS):
@@ -121,6 +129,18 @@ class Schedule:
         assert not version.repeated
         self.ids.append((append_id, life, version, texts))
         self.model.stored(texts, version)
+
+    def append_keyed(self) -> None:
+        """A request that is sent under a key: once in each life, clears or not."""
+        key, text, life = self.random.choice("abc"), self.text(), self.model.life
+        version = self.history.append(human(text), idempotency_key=key)
+        if (key, life) in self.keyed:
+            assert version.repeated
+            assert version == self.keyed[key, life]
+        else:
+            assert not version.repeated
+            self.keyed[key, life] = version
+            self.model.stored([text], version)
 
     def append_expected(self) -> None:
         model, token = self.model, self.random.choice(self.model.tokens)

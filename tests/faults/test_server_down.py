@@ -51,8 +51,8 @@ async def test_without_a_server_every_call_ends_at_its_deadline_with_nothing_sto
     connect: Connect, call: str
 ) -> None:
     """P9, decision 29: refused connections are no unknown outcome, and cost no longer than asked for."""
-    memory = connect(free_port(), timeout=5, deadline=0.3)
-    async with within(0.3):
+    memory = connect(free_port(), timeout=5, deadline=0.2)
+    async with within(0.2):
         with pytest.raises(ServerUnavailable) as caught:
             await CALLS[call](memory)
     if call == "append":
@@ -71,7 +71,7 @@ async def test_without_a_server_a_deadline_of_a_second_is_used_and_kept(connect:
 @pytest.mark.parametrize("way", WITHOUT_REPEATS, ids=str)
 async def test_refused_connections_are_not_unknown_for_clients_without_repeats(connect: Connect) -> None:
     """P9: what a client could not connect for was not sent."""
-    memory = connect(free_port(), timeout=1, deadline=0.2)
+    memory = connect(free_port(), timeout=1, deadline=0.1)
     with pytest.raises(ServerUnavailable) as caught:
         await memory.history("ann", "c").append(human("1"))
     assert caught.value.outcome == "not_stored"

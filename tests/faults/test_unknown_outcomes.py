@@ -121,6 +121,30 @@ async def test_an_unsent_append_under_an_idempotency_key_is_stored_once_by_id_an
     assert texts("ann", "c") == ["0", "1"]
 
 
+async def test_a_key_whose_append_was_settled_as_not_stored_can_be_used_again(
+    connect: Connect, proxy: FaultProxy, texts: Texts
+) -> None:
+    """Decision 5: the request is made again under its key, as an append or as a turn, and stored once."""
+    history = connect(proxy.port, deadline=0.2).history("ann", "c")
+    await history.append(human("0"))
+    proxy.drop_request(SCRIPTS, times=ALL)
+    settled = []
+    for key in ("request-1", "request-2"):
+        with pytest.raises(UnknownOutcome) as caught:
+            await history.append(human(key), idempotency_key=key)
+        settled.append(caught.value.append_id)
+    proxy.heal()
+    assert [await history.settle(append_id) for append_id in settled] == [None, None]
+    version = await history.append(human("request-1"), idempotency_key="request-1")
+    assert (version.number, version.repeated) == (2, False)
+    async with history.turn(idempotency_key="request-2") as turn:
+        assert turn.stored is None
+        turn.add(human("request-2"))
+    assert turn.version.number == 3
+    assert (await history.append(human("request-2"), idempotency_key="request-2")).repeated
+    assert texts("ann", "c") == ["0", "request-1", "request-2"]
+
+
 async def test_a_turn_that_ends_without_an_answer_can_be_settled(
     connect: Connect, proxy: FaultProxy, direct: RedisMemory, texts: Texts
 ) -> None:
@@ -152,13 +176,14 @@ async def test_what_settle_calls_not_stored_does_not_come_later(
     proxy.half_open("up")
     with pytest.raises(UnknownOutcome) as caught:
         await history.append(human("late"))
-    settled = direct.history("ann", "c").settle(caught.value.append_id)
-    assert settled is None
+    append_id = caught.value.append_id
+    assert append_id is not None
+    assert direct.history("ann", "c").settle(append_id) is None
     proxy.heal()
     wait_until(lambda: proxy.sent["EVALSHA"] > before, "the late request reaches the server")
     await history.append(human("1"))
     assert texts("ann", "c") == ["0", "1"]
-    assert direct.history("ann", "c").settle(caught.value.append_id) is None
+    assert direct.history("ann", "c").settle(append_id) is None
 
 
 async def test_a_late_request_after_its_repeat_stores_nothing(

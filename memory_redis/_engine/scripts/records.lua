@@ -8,18 +8,21 @@ local function stamped(record, now, time, position)
   return string.sub(record, 1, 1) .. time .. bytes6(position) .. string.sub(record, 2)
 end
 
--- Whether a record belongs to a tool exchange: 'call', 'result' or nil.
+-- Whether a record belongs to a tool exchange, 'call', 'result' or nil, and its links: a text that
+-- has, for each call that it makes or answers, the same eight characters.
 local function exchange(record)
   if string.byte(record) ~= 123 then
     local kind, flags = string.byte(record, 18, 19)
-    if kind == 4 or kind == 5 then return 'result' end
-    return flags and flags % 2 == 1 and 'call' or nil
+    if not flags or math.floor(flags / 4) % 2 == 0 then return nil, '' end
+    local links = string.gsub(string.sub(record, 38, 37 + 4 * string.byte(record, 37)), '.', function(c)
+      return string.format('%02x', string.byte(c))
+    end)
+    return (kind == 4 or kind == 5) and 'result' or 'call', links
   end
-  local name = string.match(record, '"type":%s*"(%a+)"') or ''
-  if string.sub(name, 1, 4) == 'tool' or string.sub(name, 1, 8) == 'function' then return 'result' end
-  if string.sub(name, 1, 4) == 'Tool' or string.sub(name, 1, 8) == 'Function' then return 'result' end
-  if string.find(record, '"tool_calls":%s*%[%s*{') or string.find(record, '"function_call":%s*{') then return 'call' end
-  return nil
+  local links = string.match(record, '^[^d]*"links":"(%x*)"') or string.match(record, '"links":"(%x*)","data"')
+  if not links then return nil, '' end
+  local name = string.match(record, '"type":"(%a+)"')
+  return (name == 'tool' or name == 'function') and 'result' or 'call', links
 end
 
 -- Add to an answer the newest of the records from index `start` to `stop` that have room in `bytes`.
@@ -41,44 +44,54 @@ local function view(list, length, more, start, stop)
   return page
 end
 
--- The first place at or after `cut` where no tool exchange is cut in half: a result that comes
--- before any new call answers a call that the cut would take away.
-local function boundary(list, length, more, cut)
-  local from, quiet = cut, 0
-  while quiet < 32 do
+-- Bytes of the records from index `start` to before `stop`. Calls among them are noted in `owed`,
+-- and struck out when their result is among them too.
+local function weigh(list, length, more, start, stop, owed)
+  local bytes = 0
+  for from = start, stop - 1, 1000 do
+    for _, record in ipairs(view(list, length, more, from, math.min(from + 999, stop - 1))) do
+      bytes = bytes + #record
+      local part, links = exchange(record)
+      for link in string.gmatch(links, '........') do owed[link] = part == 'call' or nil end
+    end
+  end
+  return bytes
+end
+
+-- The first place at or after `cut` where no result of a call that is `owed` follows. A result that
+-- comes more than 1,000 messages after its call is not looked for; readers leave it out.
+local function boundary(list, length, more, cut, owed)
+  local pending, from, first = {}, cut, cut
+  while next(owed) and from - first < 1000 do
     local page = view(list, length, more, from, from + 31)
     for i, record in ipairs(page) do
-      local part = exchange(record)
-      if part == 'call' then return cut end
-      quiet = quiet + 1
-      if part == 'result' then cut, quiet = from + i, 0 end
+      local part, links = exchange(record)
+      for link in string.gmatch(links, '........') do
+        if part == 'call' then
+          pending[link] = true
+        elseif owed[link] then
+          owed[link], cut = nil, from + i
+          for other in pairs(pending) do owed[other] = true end
+          pending = {}
+        else
+          pending[link] = nil
+        end
+      end
     end
-    if #page < 32 then return cut end
+    if #page < 32 then break end
     from = from + 32
   end
   return cut
 end
 
--- Bytes of the records from index `start` to before `stop`, and whether one of them calls a tool.
-local function weigh(list, length, more, start, stop)
-  local bytes, calls = 0, false
-  for from = start, stop - 1, 1000 do
-    for _, record in ipairs(view(list, length, more, from, math.min(from + 999, stop - 1))) do
-      bytes = bytes + #record
-      calls = calls or exchange(record) == 'call'
-    end
-  end
-  return bytes, calls
-end
-
 -- How many of the oldest records are to go, so that at most `keep` stay, and their bytes.
 local function surplus(list, length, more, keep)
-  local cut = length + #more - keep
+  local cut, owed = length + #more - keep, {}
   if keep == 0 or cut <= 0 then return 0, 0 end
-  local bytes, calls = weigh(list, length, more, 0, cut)
-  if calls then
-    local safe = boundary(list, length, more, cut)
-    bytes, cut = bytes + weigh(list, length, more, cut, safe), safe
+  local bytes = weigh(list, length, more, 0, cut, owed)
+  if next(owed) then
+    local safe = boundary(list, length, more, cut, owed)
+    bytes, cut = bytes + weigh(list, length, more, cut, safe, {}), safe
   end
   return cut, bytes
 end
