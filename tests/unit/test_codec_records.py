@@ -22,7 +22,8 @@ from tests.unit.records import CODECS, HEADER_BYTES, LABEL, OWNER, decoded, enco
 
 CALLS = [{"name": "add", "args": {"x": 1}, "id": "c1"}]
 
-# format | CRC-32 of what follows | type, flags, token counter | tokens | bytes of content | owner | msgpack
+# format | CRC-32 of what follows | type, flags, token counter | tokens | bytes of content | owner | links
+# | msgpack
 # The append script puts time and position behind the first byte.
 GOLDEN: dict[str, tuple[StoredMessage, str, bytes]] = {
     "human": (
@@ -32,7 +33,7 @@ GOLDEN: dict[str, tuple[StoredMessage, str, bytes]] = {
     ),
     "ai": (
         ai("é", tool_calls=CALLS),
-        "01 b42ee4b2 020100 00000000 00000002 0123456789abcdef",
+        "01 add9d286 020500 00000000 00000002 0123456789abcdef 01 5ed72aa1",
         b"\x82\xa7content\xa2\xc3\xa9\xaatool_calls\x91\x83\xa4name\xa3add\xa4args\x81\xa1x\x01\xa2id\xa2c1",
     ),
     "system": (
@@ -42,12 +43,12 @@ GOLDEN: dict[str, tuple[StoredMessage, str, bytes]] = {
     ),
     "tool": (
         tool("3", tool_call_id="c1"),
-        "01 04505e65 040000 00000000 00000001 0123456789abcdef",
+        "01 94a8d902 040400 00000000 00000001 0123456789abcdef 01 5ed72aa1",
         b"\x82\xa7content\xa13\xactool_call_id\xa2c1",
     ),
     "function": (
         function("3", name="add"),
-        "01 7e237e0f 050000 00000000 00000001 0123456789abcdef",
+        "01 7ffcd645 050400 00000000 00000001 0123456789abcdef 01 fd1a73e7",
         b"\x82\xa7content\xa13\xa4name\xa3add",
     ),
     "chat": (
@@ -117,15 +118,15 @@ def test_the_header_counts_the_bytes_of_the_text() -> None:
 @pytest.mark.parametrize(
     ("message", "flag"),
     [
-        (ai("", tool_calls=CALLS), 1),
-        (ai("", additional_kwargs={"function_call": {"name": "f", "arguments": "{}"}}), 1),
-        (ai("", additional_kwargs={"tool_calls": [{"id": "c1", "function": {"name": "f"}}]}), 1),
-        (ai("", tool_calls=CALLS, response_metadata={"partial": True}), 3),
+        (ai("", tool_calls=CALLS), 5),
+        (ai("", additional_kwargs={"function_call": {"name": "f", "arguments": "{}"}}), 5),
+        (ai("", additional_kwargs={"tool_calls": [{"id": "c1", "function": {"name": "f"}}]}), 5),
+        (ai("", tool_calls=CALLS, response_metadata={"partial": True}), 7),
         (ai("", response_metadata={"partial": 1}), 0),
         (ai("", response_metadata={"partial": "True"}), 0),
         (ai("", tool_calls=[]), 0),
         (ai("", additional_kwargs={"function_call": None}), 0),
-        (tool("", tool_call_id="c1"), 0),
+        (tool("", tool_call_id="c1"), 4),
         (human(""), 0),
     ],
 )

@@ -153,7 +153,7 @@ def test_json_is_written_byte_for_byte_in_the_layout_of_langchain() -> None:
     """Order of the fields, nulls and text as UTF-8; what is ours stands beside type and data."""
     record = encoded(ai("é", tool_calls=[CALL]), codec="json")[0]
     assert record.decode() == (
-        '{"type":"ai","owner":"0123456789abcdef","data":{"content":"é","additional_kwargs":{},"response_metadata":{},'
+        '{"type":"ai","owner":"0123456789abcdef","links":"5ed72aa1","data":{"content":"é","additional_kwargs":{},"response_metadata":{},'
         '"type":"ai","name":null,"id":null,"tool_calls":[{"name":"add","args":{"x":1},"id":"c1","type":"tool_call"}],'
         '"invalid_tool_calls":[],"usage_metadata":null}}'
     )

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from memory_redis._engine.plans import UNKNOWN_AGE, Call, Plan, only, single
+from memory_redis._engine.plans import UNKNOWN_AGE, Call
 from memory_redis._engine.scripts import ALL, APPEND, RENEW
 from memory_redis._engine.settings import HOLD_MS
 
@@ -62,14 +60,3 @@ def test_scripts_are_told_apart_by_their_hash() -> None:
     assert len({script.sha for script in ALL}) == len(ALL)
     for script in ALL:
         assert script.sha == hashlib.sha1(script.source).hexdigest().encode()
-
-
-def test_a_flow_of_one_plan_gives_its_result() -> None:
-    """Plans are values; who runs them is another matter."""
-    plan: Plan[Any] = Plan((Call("PING"),), only)
-    flow = single(plan)
-    assert next(flow) is plan
-    with pytest.raises(StopIteration) as end:
-        flow.send("PONG")
-    assert end.value.value == "PONG"
-    assert plan.decode(["PONG"]) == "PONG"

@@ -177,56 +177,51 @@ def test_a_script_sees_calls_and_results_in_both_formats(
 
 
 @pytest.mark.parametrize(
-    ("record", "part"),
-    [
-        (b'{"type": "tool", "data": {"content": "3", "tool_call_id": "c1"}}', RESULT),
-        (b'{"type": "ToolMessageChunk", "data": {"content": "3", "tool_call_id": "c1"}}', RESULT),
-        (b'{"type": "FunctionMessageChunk", "data": {"content": "3", "name": "f"}}', RESULT),
-        (b'{"type": "ai", "data": {"content": "", "tool_calls": [], "invalid_tool_calls": []}}', b""),
-        (b'{"type": "AIMessageChunk", "data": {"content": "", "tool_calls": [{"id": "c1"}]}}', CALL),
-        (b'{"type":"ai","data":{"content":"","additional_kwargs":{"function_call":{"name":"f"}}}}', CALL),
-        (b"", b""),
-        (b"\x01", b""),
-        (b"junk", b""),
-        (b"{", b""),
-    ],
+    "record", [b"", b"\x01", b"\x01" * 20, b"\x01" * 36, b"junk", b"{", b'{"type": "tool"}']
 )
-def test_a_script_sees_calls_and_results_of_other_writers(record: bytes, part: bytes) -> None:
-    """F16, P10: as LangChain wrote them; bytes that are no record break nothing."""
-    assert calculated("return {exchange(ARGV[1]) or ''}", record) == [part]
+def test_bytes_that_are_no_record_break_nothing(record: bytes) -> None:
+    """P10: a script that meets them goes on; what has no links belongs to no exchange."""
+    assert calculated("local part, links = exchange(ARGV[1]) return {links}", record) == [b""]
 
 
-RECORDS = {
-    "h": stored(human("x")),
-    "c": stored(ai("", tool_calls=CALLS)),
-    "r": stored(tool("x", tool_call_id="c1")),
-    "j": stored(tool("x", tool_call_id="c1"), "json"),
-}
+def record_of(event: int, seen: set[int], codec: str) -> bytes:
+    """The first time an id is met it is called, the second time answered; after that somebody talks."""
+    if event in seen:
+        return stored(tool("x", tool_call_id=f"c{event}"), codec)
+    return stored(ai("", tool_calls=[{"id": f"c{event}", "name": "f", "args": {}}]), codec)
 
 
 @given(
-    stored=st.text("hcrj", max_size=50),
-    coming=st.text("hcrj", min_size=1, max_size=40),
-    cut=st.integers(0, 90),
+    events=st.lists(st.integers(0, 9), min_size=1, max_size=60),
+    split=st.integers(0, 60),
+    keep=st.integers(1, 60),
+    codec=st.sampled_from(["msgpack", "json"]),
 )
 @examples(150)
-def test_a_cut_moves_on_to_where_no_exchange_is_open(stored: str, coming: str, cut: int) -> None:
-    """F16, decision 23: past results that no call stands before, looking 32 messages ahead."""
-    kinds = stored + coming
-    cut = min(cut, len(kinds))
+def test_a_cut_tears_no_exchange_apart(events: list[int], split: int, keep: int, codec: str) -> None:
+    """F16, decision 23: it moves on past results of calls that go, and of calls that go with them."""
+    seen: list[int] = []
+    records, ids = [], []
+    for event in events:
+        many = seen.count(event)
+        records.append(record_of(event, set(seen), codec) if many < 2 else stored(human("x"), codec))
+        ids.append(("call", "result")[many] + str(event) if many < 2 else "")
+        seen.append(event)
+    split = min(split, len(records) - 1)
     one = Conversation()
-    if stored:
-        one.client.rpush("list", *(RECORDS[kind] for kind in stored))
+    if split:
+        one.client.rpush("list", *records[:split])
     lua = (
         "local more = {} for i = 3, #ARGV do more[i - 2] = ARGV[i] end"
-        " return {boundary('list', tonumber(ARGV[1]), more, tonumber(ARGV[2]))}"
+        " return {surplus('list', tonumber(ARGV[1]), more, tonumber(ARGV[2]))}"
     )
-    (found,) = calculated(lua, len(stored), cut, *(RECORDS[kind] for kind in coming), client=one.client)
-    passed, ahead = kinds[cut:found], kinds[found : found + 32].partition("c")[0]
-    assert cut <= found <= len(kinds)
-    assert not passed or passed[-1] in "rj"
-    assert "c" not in passed
-    assert not set(ahead) & set("rj")
+    cut, size = calculated(lua, split, keep, *records[split:], client=one.client)
+    least = max(len(records) - keep, 0)
+    assert least <= cut <= len(records)
+    assert size == sum(map(len, records[:cut]))
+    gone, kept = ids[:cut], ids[cut:]
+    assert not [name for name in kept if name.startswith("result") and name.replace("result", "call") in gone]
+    assert cut == least or ids[cut - 1].startswith("result"), "no further than needed"
 
 
 @pytest.mark.parametrize(

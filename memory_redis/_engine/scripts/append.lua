@@ -39,10 +39,9 @@ end
 local since = field == 'k' and math.min(now - tonumber(ARGV[4]), now - age - 100) or 0
 local held, at = ring, find(ring, id, since)
 if not at then held = m[13] or '' at = find(held, id, 0) end
-local stored, many
-if at then stored, many = entry(held, at) end
+local stored, many = entry(held, at)
 if many == 0 then
-  if ARGV[11] == '0' and field == 'r' then return reply(-4, 0, 0) end  -- a key recognises its repeats
+  if ARGV[11] == '0' and field == 'r' then return reply(-4, 0, 0) end  -- a key knows its repeats
   at = nil
 elseif at then
   version, count, before = stored, many, stored - many
@@ -83,7 +82,8 @@ if ARGV[7] ~= '' and not indexed then
 end
 
 -- 4. All that only reads, and what is to be written.
-local size, records, time = healed == 1 and weigh(list, length, {}, 0, length, {}) or tonumber(m[7] or 0), {}, bytes6(now)
+local records, time, size = {}, bytes6(now), tonumber(m[7] or 0)
+if healed == 1 then size = weigh(list, length, {}, 0, length, {}) end
 for i = 12, #ARGV do
   local record = stamped(ARGV[i], now, time, version + i - 12)
   records[i - 11], size = record, size + #record

@@ -45,6 +45,7 @@ end
 
 -- Version and number of messages of an entry; no message for an append that was settled as not stored.
 local function entry(ring, at)
+  if not at then return nil end
   return number6(ring, at + 12), number6('\0\0' .. string.sub(ring, at + 24, at + 27), 1)
 end
 

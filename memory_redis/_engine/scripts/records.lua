@@ -14,7 +14,7 @@ local function exchange(record)
   if string.byte(record) ~= 123 then
     local kind, flags = string.byte(record, 18, 19)
     if not flags or math.floor(flags / 4) % 2 == 0 then return nil, '' end
-    local links = string.gsub(string.sub(record, 38, 37 + 4 * string.byte(record, 37)), '.', function(c)
+    local links = string.gsub(string.sub(record, 38, 37 + 4 * (string.byte(record, 37) or 0)), '.', function(c)
       return string.format('%02x', string.byte(c))
     end)
     return (kind == 4 or kind == 5) and 'result' or 'call', links
