@@ -30,8 +30,10 @@ from memory_redis.history import AsyncHistory, History
 from memory_redis.limits import Limits
 from memory_redis.memory import AsyncRedisMemory, RedisMemory
 from memory_redis.messages import StoredMessage, ai, chat, function, human, system, tool
+from memory_redis.options import MemoryOptions
 from memory_redis.retention import MaxMessages
 from memory_redis.snapshots import ConversationInfo, Forgotten, Snapshot
+from memory_redis.telemetry import Event, Hook
 from memory_redis.turns import AsyncTurn, Turn
 from memory_redis.versions import AppendId, Version
 from memory_redis.windows import AllMessages, LastMessages
@@ -47,18 +49,21 @@ __all__ = [
     "ConflictError",
     "ConversationInfo",
     "CorruptRecord",
+    "Event",
     "FixedExpiry",
     "Forgotten",
     "History",
     "HistoryCleared",
     "HistoryRolledBack",
     "HistoryTooLarge",
+    "Hook",
     "InvalidId",
     "InvalidMessage",
     "InvalidSetting",
     "LastMessages",
     "Limits",
     "MaxMessages",
+    "MemoryOptions",
     "MemoryRedisError",
     "NoExpiry",
     "PoolExhausted",

@@ -7,7 +7,7 @@ MemoryRedisError
 ├── ConflictError           the conversation is not the one that the caller saw
 │   ├── HistoryCleared      it was cleared meanwhile
 │   └── HistoryRolledBack   the server lost what it had acknowledged
-├── TurnAlreadyStored       an idempotency key was used before, and its turn was trimmed away
+├── TurnAlreadyStored       an idempotency key was used before, and its turn is gone
 ├── UnknownOutcome          nobody can tell whether an append was stored
 ├── AppendSettled           somebody settled an append as not stored while it was on its way
 ├── RecordError             what is stored cannot be given back
@@ -15,7 +15,8 @@ MemoryRedisError
 │   ├── UnsupportedFormat   a record that a later release wrote
 │   └── HistoryTooLarge     more than a load may return
 └── ServerError             the server, or the way to it, said no
-    ├── ServerUnavailable   it could not be reached, or was not ready, within the deadline
+    ├── ServerUnavailable   it could not be reached, or was not ready, within the deadline; and of
+    │                       embedded servers ServerNotFound and ServerNotStarted
     ├── PoolExhausted       no free connection within the deadline
     ├── StorageFull         it is out of memory and refuses writes
     ├── AccessDenied        wrong password, or a command that is not allowed
@@ -138,7 +139,7 @@ class HistoryRolledBack(ConflictError):
 
 
 class TurnAlreadyStored(MemoryRedisError):
-    """The idempotency key was used before, and the messages stored then were trimmed since.
+    """The idempotency key was used before, and the messages stored then are no longer there.
 
     `version` is the version that the first call got.
     """
@@ -146,9 +147,7 @@ class TurnAlreadyStored(MemoryRedisError):
     outcome = "stored"
 
     def __init__(self, conversation: str, version: Version) -> None:
-        super().__init__(
-            f"conversation {conversation}: this idempotency key was used, its messages are trimmed"
-        )
+        super().__init__(f"conversation {conversation}: this idempotency key was used, its messages are gone")
         self.conversation, self.version = conversation, version
 
 

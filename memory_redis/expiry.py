@@ -92,7 +92,9 @@ class SlidingExpiry(Expiry):
     ) -> None:
         duration = _duration(seconds, weeks=weeks, days=days, hours=hours, minutes=minutes)
         object.__setattr__(self, "duration", duration)
-        object.__setattr__(self, "on_read", bool(on_read))
+        if not isinstance(on_read, bool):
+            raise InvalidSetting("on_read is True or False")
+        object.__setattr__(self, "on_read", on_read)
 
     @property
     def milliseconds(self) -> int:

@@ -11,8 +11,10 @@ from memory_redis.errors import InvalidSetting
 class MaxMessages:
     """At most `count` messages stay stored; an append removes the oldest beyond that.
 
-    No tool exchange is cut in half: the cut moves on to the next place where none is open, so
-    fewer may stay. An append of more messages than `count` is stored whole, then trimmed.
+    No tool exchange that is stored is cut in half: the cut moves on past the results of every call
+    that goes (looking 1,000 messages ahead), so fewer may stay. A result that is appended after its
+    call has gone is stored, and left out by windows. An append of more messages than `count` is
+    stored whole, then trimmed. Records that another library wrote are not looked into.
 
     Args:
         count: from 1 to 10**9.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -41,6 +42,7 @@ def valkey() -> Iterator[Server]:
 def server(request: pytest.FixtureRequest) -> Iterator[Server | None]:
     """Each server in turn; None is fakeredis."""
     if request.param == "fakeredis":
+        covered(f"fakeredis {version('fakeredis')}")
         yield None
         return
     binary = next(binary for binary in binaries() if binary.version == request.param)
@@ -95,6 +97,3 @@ def covered_lines() -> list[str]:
     from tests.support.servers import coverage
 
     return [str(line) for line in coverage()]
-
-
-__all__ = ["MakeMemory", "covered"]

@@ -29,16 +29,33 @@ def refresh(keys: ConversationKeys, ends: int) -> Flow[None]:
 
 def page(index: str, below: str, size: int) -> Flow[tuple[int, bool, list[tuple[bytes, int]]]]:
     """The server's time in ms, whether more entries follow, and ids with scores, newest first."""
-    now, more, *rest = yield Plan((Call(INDEX_PAGE, (below, str(size)), keys=(index,)),), only)
-    return now, bool(more), list(zip(rest[::2], rest[1::2], strict=True))
+
+    def decode(replies: list[Any]) -> tuple[int, bool, list[tuple[bytes, int]]]:
+        now, more, *rest = replies[0]
+        if not all(type(name) is bytes for name in rest[::2]):
+            raise TypeError("an id is a text")
+        return (
+            int(now),
+            bool(more),
+            [(name, int(read)) for name, read in zip(rest[::2], rest[1::2], strict=True)],
+        )
+
+    found: tuple[int, bool, list[tuple[bytes, int]]]
+    found = yield Plan((Call(INDEX_PAGE, (below, str(size)), keys=(index,)),), decode)
+    return found
 
 
 def score(keys: ConversationKeys) -> Flow[int | None]:
     """The score of a conversation's entry, None if it has none."""
     if keys.index is None:
         return None
-    reply: Any = yield Plan((Call("ZSCORE", (keys.conversation_id,), keys=(keys.index,)),), only, keys.label)
-    return None if reply is None else int(float(reply))
+
+    def decode(replies: list[Any]) -> int | None:
+        return None if replies[0] is None else int(float(replies[0]))
+
+    read: int | None
+    read = yield Plan((Call("ZSCORE", (keys.conversation_id,), keys=(keys.index,)),), decode, keys.label)
+    return read
 
 
 def drop(index: str, entries: Sequence[tuple[str | bytes, int]]) -> Flow[None]:

@@ -302,7 +302,9 @@ class Reader:
             trimmed, slack = state.trimmed, slack * 2 or 64
         if place is not None and (state.birth != place.birth or state.edited != place.edited):
             gone = state.birth != place.birth
-            raise ConflictError(keys.label, version=state.token, expired=gone, edited=not gone)
+            error = ConflictError(keys.label, version=state.token, expired=gone, edited=not gone)
+            error.outcome = None  # nothing was to be stored
+            raise error
         early = max(start - found.position, 0)
         records, position = found.records[early : early + size], found.position + early
         messages, failed = self._decoder.messages(records, position, whole=on_corrupt == "skip")

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, NamedTuple
 from memory_redis._engine import index
 from memory_redis._engine.codec import Decoder
 from memory_redis._engine.keys import ConversationKeys
-from memory_redis._engine.plans import UNKNOWN_AGE, Call, Flow, Plan, Word, only
+from memory_redis._engine.plans import UNKNOWN_AGE, Call, Flow, Plan, Word
 from memory_redis._engine.scripts import APPEND, CLEAR, SETTLE
 from memory_redis._engine.settings import HOLD_MS, Settings
 from memory_redis.errors import (
@@ -80,9 +80,18 @@ class Reply(NamedTuple):
     rest: Sequence[bytes] = ()
 
     @classmethod
-    def of(cls, parts: list[Any]) -> Reply:
-        """The reply with names."""
-        return cls(*parts) if len(parts) <= 11 else cls._make([*parts[:11], parts[11:]])
+    def of(cls, replies: list[Any]) -> Reply:
+        """The reply with names.
+
+        Raises:
+            ValueError, TypeError: it is none of this script.
+        """
+        parts = replies[0]
+        reply = cls(*parts) if len(parts) <= 11 else cls._make([*parts[:11], parts[11:]])
+        if type(reply.status) is not int or type(reply.ends) is not int:
+            raise TypeError("a status is a number")
+        Version(reply.version, b"", reply.birth)
+        return reply
 
 
 class Commit(NamedTuple):
@@ -148,8 +157,9 @@ class Writer:
         words += records
         while True:
             call = Call(APPEND, words, keys=(keys.messages, keys.meta), timed=True)
-            plan = Plan((call,), only, keys.label, writes=True, append_id=append_id, again=again)
-            reply = Reply.of((yield plan))
+            reply: Reply = yield Plan(
+                (call,), Reply.of, keys.label, writes=True, append_id=append_id, again=again
+            )
             if reply.status != Status.INDEX_FIRST:
                 break
             yield from index.touch(keys, reply.ends)
@@ -224,18 +234,22 @@ class Writer:
             raise InvalidSetting("settle takes an AppendId; AppendId.parse() makes one of a text")
         words = (append_id.value, _UNKNOWN_AGE, _UNKNOWN_AGE, str(HOLD_MS))
         call = Call(SETTLE, words, keys=(keys.messages, keys.meta), timed=True)
-        reply = yield Plan((call,), only, keys.label, append_id=append_id, again=True)
-        status, number, birth, _ = reply
+
+        def decode(replies: list[Any]) -> tuple[Status, Version]:
+            status, number, birth, _ = replies[0]
+            return Status(status), Version(number, append_id.value, birth, repeated=True)
+
+        status, version = yield Plan((call,), decode, keys.label, append_id=append_id, again=True)
         if status == Status.UNKNOWN:
             raise UnknownOutcome(keys.label, append_id)
-        return Version(number, append_id.value, birth, repeated=True) if status == Status.STORED else None
+        return version if status == Status.STORED else None
 
     def clear(self) -> Flow[int]:
         """Remove all messages, and the conversation from its user's index; how many there were."""
         keys = self._keys
         score = yield from index.score(keys)
         try:
-            reply = yield Plan((self.clear_call(),), only, keys.label, writes=True)
+            reply = yield Plan((self.clear_call(),), _clear_reply, keys.label, writes=True)
             removed = self.cleared(reply)
         except UnknownOutcome:
             raise _unanswered() from None
@@ -257,6 +271,12 @@ class Writer:
         if healed:
             self._settings.emit(Event("heal", self._keys.label, version=reply[3]))
         return int(removed)
+
+
+def _clear_reply(replies: list[Any]) -> list[Any]:
+    reply: list[Any] = replies[0]
+    Version(reply[1] + reply[2] + reply[3], reply[5], reply[4])
+    return reply
 
 
 def _unanswered() -> ServerUnavailable:

@@ -72,6 +72,15 @@ def test_a_server_on_the_network_gives_the_same(binary: Binary) -> None:
         assert demo_keys(server) == ["memory:mine"]
 
 
+@pytest.mark.slow
+def test_the_whole_data_set_is_replayed() -> None:
+    """All 7,168 conversations, 258,145 messages: nothing lost, doubled or out of order."""
+    done = memory_redis("demo", "--conversations", "all", seconds=580)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert_clean(done.stdout, 7168)
+    assert figures(done.stdout)["messages"].startswith("258,145 in ")
+
+
 def test_damage_in_the_server_is_found() -> None:
     """Messages removed, doubled and swapped behind the back of the demo are counted, and it ends with 1."""
     program = """
