@@ -1,7 +1,7 @@
 """What each conflict policy does when four workers answer in one conversation at once.
 
-Every worker runs six turns; a turn loads, takes a quarter of a second to answer, and commits. The server is the
-embedded one. Printed: how many turns were committed without a conflict, with one, or refused.
+Every worker runs six turns; a turn loads, takes a quarter of a second to answer, and commits. The server is
+the embedded one. Printed: how many turns were committed without a conflict, with one, or refused.
 """
 
 from __future__ import annotations
