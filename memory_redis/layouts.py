@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, get_args
+from zlib import crc32
 
 MessageType = Literal["human", "ai", "system", "tool", "function", "chat", "remove"]
 MESSAGE_TYPES: Final[tuple[MessageType, ...]] = get_args(MessageType)
@@ -95,6 +96,22 @@ def has_calls(data: Mapping[str, Any]) -> bool:
     if "tool_calls" not in data and "additional_kwargs" not in data and "invalid_tool_calls" not in data:
         return False
     return any(True for _ in _calls(data)) or bool((data.get("additional_kwargs") or {}).get("function_call"))
+
+
+def links_of(kind: str, data: Mapping[str, Any]) -> bytes:
+    """What ties a call to its result: the CRC-32, 4 bytes, of each id that a message calls or answers.
+
+    The name stands for the id in the older form, of functions. Other messages have none.
+    """
+    if kind == "tool":
+        names = {data["tool_call_id"]}
+    elif kind == "function":
+        names = {data["name"]}
+    elif kind == "ai" and has_calls(data):
+        names = call_ids(data) | called_functions(data)
+    else:
+        return b""
+    return b"".join(crc32(name.encode("utf-8", "surrogatepass")).to_bytes(4) for name in sorted(names)[:255])
 
 
 def layout(value: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:

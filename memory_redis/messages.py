@@ -26,7 +26,7 @@ from pydantic_core import CoreSchema
 from typing_extensions import TypedDict
 
 from memory_redis.errors import InvalidMessage
-from memory_redis.layouts import REQUIRED, MessageType, canonical, has_calls, layout, text_of
+from memory_redis.layouts import REQUIRED, MessageType, canonical, layout, links_of, text_of
 
 
 @with_config(ConfigDict(extra="allow", strict=True))
@@ -121,11 +121,10 @@ class StoredMessage(BaseModel):
         """The tools that an ai message calls: name, args and id of each."""
         return self.data.get("tool_calls", ())
 
-    @property
-    def has_calls(self) -> bool:
-        """Whether it calls a tool or a function."""
+    def links(self) -> bytes:
+        """What ties a tool call to its result (`layouts.links_of`), known without unpacking."""
         held = self.__dict__.get(PACKED)
-        return has_calls(self.data) if held is None else held[0].has_calls(held[1])
+        return links_of(self.type, self.data) if held is None else held[0].links(held[1])
 
     @property
     def stored_at(self) -> datetime | None:
@@ -209,8 +208,8 @@ class Source(Protocol):
         """The data of a record."""
         ...
 
-    def has_calls(self, record: bytes) -> bool:
-        """Whether the message of a record calls a tool or a function."""
+    def links(self, record: bytes) -> bytes:
+        """The links of a record."""
         ...
 
 

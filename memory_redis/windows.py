@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from memory_redis.errors import InvalidSetting
-from memory_redis.layouts import call_ids, called_functions
 from memory_redis.messages import StoredMessage
 
 
@@ -60,16 +59,16 @@ def without_orphans(messages: Sequence[StoredMessage]) -> list[StoredMessage]:
     """
     if not any(message.type in _RESULTS for message in messages):
         return list(messages)
-    called: set[str] = set()
-    functions: set[str] = set()
+    called: set[bytes] = set()
     kept: list[StoredMessage] = []
     for message in messages:
-        if message.type == "ai" and message.has_calls:
-            called.update(call_ids(message.data))
-            functions.update(called_functions(message.data))
-        elif message.type == "tool" and message.data.get("tool_call_id") not in called:
-            continue
-        elif message.type == "function" and message.name not in functions:
+        if message.type == "ai":
+            called.update(_each(message.links()))
+        elif message.type in _RESULTS and not called.issuperset(_each(message.links())):
             continue
         kept.append(message)
     return kept
+
+
+def _each(links: bytes) -> Iterator[bytes]:
+    return (links[at : at + 4] for at in range(0, len(links), 4))

@@ -29,7 +29,7 @@ from memory_redis._engine.records import (
     TOOL_CALLS,
     body_of,
     check_structure,
-    links_of,
+    links_in,
 )
 from memory_redis.errors import CorruptRecord, InvalidMessage, InvalidSetting, RecordError, UnsupportedFormat
 from memory_redis.layouts import (
@@ -38,6 +38,7 @@ from memory_redis.layouts import (
     canonical,
     has_calls,
     layout,
+    links_of,
     text_of,
     well_formed,
 )
@@ -273,9 +274,9 @@ class Decoder:
         return CorruptRecord(self._conversation, reason, position)
 
     @staticmethod
-    def has_calls(record: bytes) -> bool:
-        """Whether the message of a record of format 1 calls a tool or a function."""
-        return bool(record[18] & TOOL_CALLS)
+    def links(record: bytes) -> bytes:
+        """The links of a record of format 1: `layouts.links_of`."""
+        return links_in(record)
 
     def _other(self, record: bytes, position: int) -> StoredMessage:
         if len(record) > self._limit:

@@ -28,12 +28,10 @@ look. Both may stand in one list.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from struct import Struct
 from typing import Any, Final
-from zlib import crc32
 
-from memory_redis.layouts import MESSAGE_TYPES, REQUIRED, MessageType, call_ids, called_functions, has_calls
+from memory_redis.layouts import MESSAGE_TYPES, REQUIRED, MessageType
 
 FORMAT: Final = 1
 HEADER_BYTES: Final = 36
@@ -122,17 +120,11 @@ def _check_value(value: Any, depth: int, room: list[int]) -> None:
 _JSON_POSITION = re.compile(rb'\{"stored_at":\d{1,15},"seq":(\d{1,15}),')
 
 
-def links_of(kind: str, data: Mapping[str, Any]) -> bytes:
-    """What ties a call to its result, readable from Lua: 4 bytes for each call made or answered."""
-    if kind == "tool":
-        names = {data["tool_call_id"]}
-    elif kind == "function":
-        names = {data["name"]}
-    elif kind == "ai" and has_calls(data):
-        names = call_ids(data) | called_functions(data)
-    else:
-        return b""
-    return b"".join(crc32(name.encode()).to_bytes(4) for name in sorted(names)[:255])
+def links_in(record: bytes) -> bytes:
+    """The links of a record of format 1, 4 bytes each."""
+    return (
+        record[HEADER_BYTES + 1 : HEADER_BYTES + 1 + 4 * record[HEADER_BYTES]] if record[18] & LINKS else b""
+    )
 
 
 def body_of(record: bytes) -> bytes:
