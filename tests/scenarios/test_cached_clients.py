@@ -20,13 +20,25 @@ except ImportError:  # the lowest supported redis-py has no such cache
 HELLO = b"%4\r\n+server\r\n+redis\r\n+version\r\n+7.4.0\r\n+proto\r\n:3\r\n+role\r\n+master\r\n"
 
 
+def caching_client(port: int) -> redis.Redis:
+    """A caching client; a plain one where redis-py and hiredis cannot cache together, as old ones cannot."""
+    if CacheConfig is not None:
+        client = redis.Redis("127.0.0.1", port, protocol=3, cache_config=CacheConfig())
+        try:
+            client.ping()
+        except AttributeError:
+            client.connection_pool.disconnect()
+        else:
+            return client
+    return redis.Redis("127.0.0.1", port, protocol=3)
+
+
 @pytest.fixture
 def caching(server: Server) -> Iterator[redis.Redis]:
     """A caching client of a server that says it is new enough."""
     with proxied(server) as (proxy, _):
         proxy.rewrite_reply(HELLO, match="HELLO", times=1000)
-        options = {} if CacheConfig is None else {"cache_config": CacheConfig()}
-        with redis.Redis("127.0.0.1", proxy.port, protocol=3, **options) as client:
+        with caching_client(proxy.port) as client:
             yield client
             client.connection_pool.disconnect()
 
