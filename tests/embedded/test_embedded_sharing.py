@@ -166,7 +166,8 @@ def test_a_user_killed_while_it_starts_the_server_leaves_no_trouble(tmp_path: Pa
 
 def test_a_stopped_terminal_job_does_not_stop_the_server() -> None:
     """Server and supervisor are in a session of their own, so Ctrl-C at the user's terminal misses them."""
-    script = "signal.signal(signal.SIGINT, lambda *_: say('interrupted'))" + HOLD
+    # Not `say`: the signal may arrive while that is still at work.
+    script = "signal.signal(signal.SIGINT, lambda *_: os.write(1, b'interrupted\\n'))" + HOLD
     with User(script, start_new_session=True) as user:
         pid, url = user.server()
         os.killpg(user.pid, signal.SIGINT)

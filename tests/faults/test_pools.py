@@ -91,7 +91,7 @@ async def test_who_finds_no_connection_before_the_deadline_is_told_that_nothing_
     assert all(isinstance(result, MemoryRedisError) for result in results)
     exhausted = [result for result in results if isinstance(result, PoolExhausted)]
     assert {error.outcome for error in exhausted} == {"not_stored"}
-    assert len(exhausted) >= 20
+    assert exhausted, "three connections cannot serve thirty calls at once"
     await history.append(human("after"))
     possible = {str(n) for n, result in enumerate(results, 1) if not isinstance(result, PoolExhausted)}
     texts = [message.text for message in (await history.load()).messages]
