@@ -19,7 +19,7 @@ from tests.support.servers import Server
 
 pytestmark = pytest.mark.anyio
 
-KINDS = ["own", "Redis()", "BlockingConnectionPool", "decode_responses", "single connection"]
+KINDS = ["own", "Redis()", "BlockingConnectionPool", "single connection"]
 ASYNC = [Way("async", kind) for kind in KINDS]
 
 

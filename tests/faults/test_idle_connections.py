@@ -6,13 +6,13 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 
 import pytest
-import redis
 
 from memory_redis import RedisMemory, human
 from tests.faults.conftest import Connect, Texts
-from tests.faults.ways import OWN, WAYS
+from tests.faults.ways import OWN, WAYS, Way
 from tests.support.fault_proxy import FaultProxy
 from tests.support.servers import Server, wait_until
 
@@ -26,28 +26,26 @@ def impatient() -> Iterator[Server]:
         yield server
 
 
-@pytest.fixture
-def watcher(impatient: Server) -> Iterator[redis.Redis]:
-    with redis.Redis.from_url(impatient.url) as client:
-        yield client
-
-
 def clients(server: Server) -> int:
     """How many connections there are besides the one that asks."""
     return len(server.ask("CLIENT", "LIST").splitlines()) - 1
 
 
-@pytest.mark.parametrize("way", OWN, ids=str)
 async def test_a_connection_closed_while_idle_is_replaced_without_an_error(
-    connect: Connect, impatient: Server
+    impatient: Server, namespace: str
 ) -> None:
     """G13: CONFIG SET timeout 1; the next append works, stores one copy and is not even a repeat."""
-    history = connect(impatient.port, timeout=5).history("ann", "c")
-    await history.append(human("1"))
-    wait_until(lambda: clients(impatient) == 0, "the server closed the idle connection", 5)
-    version = await history.append(human("2"))
-    assert (version.number, version.repeated) == (2, False)
-    assert [message.text for message in (await history.load()).messages] == ["1", "2"]
+    async with AsyncExitStack() as stack:
+        histories = [
+            way.open(stack, impatient.port, 5, namespace=namespace).history("ann", str(way)) for way in OWN
+        ]
+        for history in histories:
+            await history.append(human("1"))
+        wait_until(lambda: clients(impatient) == 0, "the server closed the idle connections", 5)
+        for history in histories:
+            version = await history.append(human("2"))
+            assert (version.number, version.repeated) == (2, False)
+            assert [message.text for message in (await history.load()).messages] == ["1", "2"]
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
@@ -94,11 +92,8 @@ async def test_an_asyncio_pool_full_of_dead_connections_does_not_use_up_the_dead
     proxy: FaultProxy, namespace: str, texts: Texts
 ) -> None:
     """G13: the same for 40 tasks."""
-    way = next(way for way in OWN if way.face == "async")
-    from contextlib import AsyncExitStack
-
     async with AsyncExitStack() as stack:
-        history = way.open(stack, proxy.port, 5, namespace=namespace).history("ann", "c")
+        history = Way("async", "own").open(stack, proxy.port, 5, namespace=namespace).history("ann", "c")
         await history.append(human("0"))
         proxy.delay(0.1)
         await asyncio.gather(*(history.count() for _ in range(40)))

@@ -56,7 +56,7 @@ def test_a_load_under_faults_loses_and_doubles_nothing(
             kind=kind,
             timeout=0.3,
             tasks=3,
-            seconds=3.5,
+            seconds=3,
             expected=0.5,
             reads=0.15,
             pause=0.02,
@@ -67,7 +67,7 @@ def test_a_load_under_faults_loses_and_doubles_nothing(
     ]
     with Workers(*jobs) as workers:
         workers.begin()
-        harm(proxy, 3)
+        harm(proxy, 2.6)
         operations, counts = workers.end()
     operations += final_reads(direct, CONVERSATIONS)
     result = check(operations, version_is_length=True, require_final=True)
@@ -120,7 +120,7 @@ def test_eight_processes_that_expect_a_version_and_try_again_all_get_through(
             namespace=namespace,
             conversations=["c"],
             face=("sync", "async")[number % 2],
-            appends=60,
+            appends=45,
             expected=1.0,
             until_stored=True,
         )
@@ -132,5 +132,5 @@ def test_eight_processes_that_expect_a_version_and_try_again_all_get_through(
     operations += final_reads(direct, ["c"])
     result = check(operations, version_is_length=True, require_final=True)
     assert result["ok"], result["examples"]
-    assert result["stats"]["append_ok"] == 480
+    assert result["stats"]["append_ok"] == 360
     assert counts["conflict"] >= 1

@@ -22,7 +22,7 @@ async def test_a_thousand_messages_are_one_append(coded: MakeMemory) -> None:
 
 
 async def test_twenty_thousand_messages_are_one_append_where_that_is_allowed(memory: MakeMemory) -> None:
-    """Reliability 3.3, P4: the script takes batches of any size, and the version counts each message."""
+    """Case 3.3, P4: the script takes batches of any size, and the version counts each message."""
     limits = Limits(append_messages=20_000)
     history = memory(limits=limits).history("ann", "c1")
     seen = await history.append(human("first"))

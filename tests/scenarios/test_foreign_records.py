@@ -97,7 +97,7 @@ async def test_records_of_langchain_are_read(
 
 
 async def test_both_codecs_stand_in_one_list(memory: MakeMemory, raw: redis.Redis, keys: Names) -> None:
-    """S1 of the design: the setting chooses what is written; every reader takes both."""
+    """Both codecs: the setting chooses what is written; every reader takes both."""
     packed, written = memory().history("ann", "c1"), memory(codec="json").history("ann", "c1")
     await packed.append(human("1"), call("a"))
     await written.append(tool("2", tool_call_id="a"), ai("3"))

@@ -51,7 +51,7 @@ async def test_a_key_belongs_to_one_conversation(memory: MakeMemory) -> None:
 
 
 async def test_a_key_is_recognised_before_the_expected_version(memory: MakeMemory) -> None:
-    """Decision 5, reliability 3.2: a request sent twice does not conflict with itself."""
+    """Decision 5, rule 3.2: a request sent twice does not conflict with itself."""
     history = memory().history("ann", "c1")
     first = await history.append(human("1"), idempotency_key="k", expected=Version())
     await history.append(human("2"))
@@ -60,7 +60,7 @@ async def test_a_key_is_recognised_before_the_expected_version(memory: MakeMemor
 
 
 async def test_a_repeat_is_answered_though_its_token_is_stale(memory: MakeMemory) -> None:
-    """Decision 5, reliability 3.2: what is stored is stored; a conflict comes after that, or not at all."""
+    """Decision 5, rule 3.2: what is stored is stored; a conflict comes after that, or not at all."""
     history = memory().history("ann", "c1")
     await history.append(human("0"))
     first = await history.append(human("1"), idempotency_key="k")

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 async def test_with_the_list_gone_versions_go_on_and_the_old_token_is_refused(
     memory: MakeMemory, raw: redis.Redis, keys: Names, events: list[Event]
 ) -> None:
-    """Reliability 3.3, P7, P10: an evicted list is healed; what was lost looks trimmed."""
+    """Case 3.3, P7, P10: an evicted list is healed; what was lost looks trimmed."""
     history = memory(hooks=(events.append,)).history("ann", "c1")
     old = await history.append(human("1"), human("2"))
     raw.delete(keys.messages)
@@ -65,7 +65,7 @@ async def test_a_list_that_was_lost_and_made_again_to_its_length_refuses_the_old
 async def test_with_the_meta_gone_the_old_token_is_refused_and_a_new_one_works(
     memory: MakeMemory, raw: redis.Redis, keys: Names
 ) -> None:
-    """Reliability 3.3, P7: the messages stay readable; a fresh load gives a token that holds."""
+    """Case 3.3, P7: the messages stay readable; a fresh load gives a token that holds."""
     history = memory().history("ann", "c1")
     old = await history.append(human("1"), human("2"))
     raw.delete(keys.meta)
@@ -130,7 +130,7 @@ async def test_messages_removed_by_hand_count_as_an_edit(
 async def test_a_key_of_another_type_is_a_clear_error_and_nothing_is_written(
     memory: MakeMemory, raw: redis.Redis, keys: Names, half: str
 ) -> None:
-    """A20, P3, reliability 3.3: appends are refused however often they are tried, and never doubled."""
+    """A20, P3, case 3.3: appends are refused however often they are tried, and never doubled."""
     history = memory().history("ann", "c1")
     await history.append(human("1"))
     key = getattr(keys, half)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 async def test_a_repeat_returns_the_first_version_and_stores_nothing(
     coded: MakeMemory, events: list[Event]
 ) -> None:
-    """Reliability 3.3, P2: also after others appended, and marked as repeated."""
+    """Case 3.3, P2: also after others appended, and marked as repeated."""
     history = coded(hooks=(events.append,)).history("ann", "c1")
     append_id = AppendId.new()
     first = await history.append(human("1"), ai("2"), append_id=append_id)
@@ -31,7 +31,7 @@ async def test_a_repeat_returns_the_first_version_and_stores_nothing(
 
 
 async def test_a_repeat_does_not_meet_its_own_conflict(memory: MakeMemory) -> None:
-    """Reliability 3.2: the repeat is recognised before the token is looked at."""
+    """Rule 3.2: the repeat is recognised before the token is looked at."""
     history = memory().history("ann", "c1")
     seen = await history.append(human("0"))
     append_id = AppendId.new()

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_an_append_and_a_load_are_told_with_numbers(coded: MakeMemory, events: list[Event]) -> None:
-    """Issue item 10: how many messages, and the version afterwards."""
+    """Telemetry: how many messages, and the version afterwards."""
     history = coded(hooks=(events.append,)).history("ann", "c1")
     await history.append(human("1"), ai("2"))
     await history.append(human("3"))
@@ -28,7 +28,7 @@ async def test_an_append_and_a_load_are_told_with_numbers(coded: MakeMemory, eve
 
 
 async def test_a_repeat_is_told_instead_of_an_append(memory: MakeMemory, events: list[Event]) -> None:
-    """Issue item 10: repeats recognised can be counted."""
+    """Telemetry: repeats recognised can be counted."""
     history = memory(hooks=(events.append,)).history("ann", "c1")
     for _ in range(3):
         await history.append(human("1"), idempotency_key="k")
@@ -39,7 +39,7 @@ async def test_a_repeat_is_told_instead_of_an_append(memory: MakeMemory, events:
 async def test_a_conflict_is_told_with_its_class(
     memory: MakeMemory, events: list[Event], raw: redis.Redis, keys: Names
 ) -> None:
-    """Issue item 10: raised or only reported, moved on, cleared or rolled back."""
+    """Telemetry: raised or only reported, moved on, cleared or rolled back."""
     history = memory(hooks=(events.append,)).history("ann", "c1")
     await history.append(human("1"))
     backup = Backup(raw, keys)
@@ -67,7 +67,7 @@ async def test_a_conflict_is_told_with_its_class(
 async def test_a_heal_is_told_where_it_is_seen(
     memory: MakeMemory, events: list[Event], raw: redis.Redis, keys: Names, half: str
 ) -> None:
-    """Issue item 10, P10: by a load, and by the append that repairs it, once."""
+    """Telemetry, P10: by a load, and by the append that repairs it, once."""
     history = memory(hooks=(events.append,)).history("ann", "c1")
     await history.append(human("1"), human("2"))
     raw.delete(getattr(keys, half))
@@ -82,7 +82,7 @@ async def test_a_heal_is_told_where_it_is_seen(
 async def test_an_end_that_was_set_is_told(
     memory: MakeMemory, events: list[Event], raw: redis.Redis, keys: Names
 ) -> None:
-    """Issue item 10: the instant, in ms since 1970, as the server has it; none without an expiry."""
+    """Telemetry: the instant, in ms since 1970, as the server has it; none without an expiry."""
     for number, expiry in enumerate((SlidingExpiry(60), FixedExpiry(90), SlidingExpiry(60, on_read=True))):
         events.clear()
         name = f"c{number}"
@@ -97,7 +97,7 @@ async def test_an_end_that_was_set_is_told(
 async def test_records_left_out_are_told(
     memory: MakeMemory, events: list[Event], raw: redis.Redis, keys: Names
 ) -> None:
-    """Issue item 10, S1: how many, by a load and by a page."""
+    """Telemetry, S1: how many, by a load and by a page."""
     history = memory(hooks=(events.append,), on_corrupt="skip").history("ann", "c1")
     await history.append(*(human(str(number)) for number in range(4)))
     for at in (1, 2):
@@ -126,7 +126,7 @@ async def test_a_hook_that_raises_fails_no_call(
 async def test_nobody_is_told_where_no_hooks_are_wanted(
     memory: MakeMemory, raw: redis.Redis, keys: Names, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Issue item 10: an empty sequence does nothing."""
+    """Telemetry: an empty sequence does nothing."""
     caplog.set_level(logging.DEBUG, logger="memory_redis")
     history = memory(hooks=()).history("ann", "c1")
     await history.append(human("1"))
@@ -138,7 +138,7 @@ async def test_nobody_is_told_where_no_hooks_are_wanted(
 async def test_by_default_it_is_logged_without_ids_and_content(
     memory: MakeMemory, raw: redis.Redis, caplog: pytest.LogCaptureFixture, namespace: str
 ) -> None:
-    """Issue item 10, P12, S6: heals and skipped records warn, conflicts inform, the rest is for debugging."""
+    """Telemetry, P12, S6: heals and skipped records warn, conflicts inform, the rest is for debugging."""
     caplog.set_level(logging.DEBUG, logger="memory_redis")
     keys = Names.of(namespace, "secret-user", "secret-conversation")
     history: Any = memory(on_corrupt="skip").history("secret-user", "secret-conversation")

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_stale_token_gets_the_messages_that_were_missed(coded: MakeMemory) -> None:
-    """Reliability 3.3, P8, R99: the error has the current version, the new messages and one's own."""
+    """Case 3.3, P8, R99: the error has the current version, the new messages and one's own."""
     history = coded().history("ann", "c1")
     seen = await history.append(human("1"))
     await history.append(ai("2"))
@@ -76,7 +76,7 @@ async def test_a_conversation_that_ended_refuses_its_token(
 async def test_a_conversation_that_ended_and_grew_again_to_its_length_refuses_its_token(
     memory: MakeMemory, raw: redis.Redis, keys: Names
 ) -> None:
-    """Reliability 3.3, P7, decision 3: the birth tag tells the lives apart."""
+    """Case 3.3, P7, decision 3: the birth tag tells the lives apart."""
     short = memory(expiry=SlidingExpiry(0.05)).history("ann", "c1")
     old = await short.append(human("1"), human("2"))
     await eventually(lambda: not raw.exists(keys.messages, keys.meta), "the conversation ended")
@@ -182,7 +182,7 @@ async def test_at_most_one_mebibyte_of_missed_messages_travels(coded: MakeMemory
 
 
 async def test_trimming_keeps_versions_absolute(coded: MakeMemory) -> None:
-    """Reliability 3.3: a token below the window conflicts; what was trimmed is counted, not sent."""
+    """Case 3.3: a token below the window conflicts; what was trimmed is counted, not sent."""
     history = coded(retention=MaxMessages(2)).history("ann", "c1")
     seen = await history.append(human("0"))
     for number in range(1, 5):
