@@ -6,7 +6,7 @@ from pathlib import Path
 
 project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
 extras = project["optional-dependencies"]
-tools = {"test", "bench", "docs"}  # what we work with is promised to nobody
+tools = {"test"}  # what we work with is promised to nobody
 promised = project["dependencies"] + [line for name in extras if name not in tools for line in extras[name]]
 for requirement in promised:
     found = re.match(r"([\w.-]+)(?:\[[\w,-]+\])?\s*(?:>=|==)\s*([\w.]+)", requirement)

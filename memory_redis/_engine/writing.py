@@ -88,9 +88,9 @@ class Reply(NamedTuple):
         """
         parts = replies[0]
         reply = cls(*parts) if len(parts) <= 11 else cls._make([*parts[:11], parts[11:]])
-        if type(reply.status) is not int or type(reply.ends) is not int:
-            raise TypeError("a status is a number")
-        Version(reply.version, b"", reply.birth)
+        numbers = type(reply.status) is type(reply.version) is type(reply.ends) is int
+        if not numbers or type(reply.birth) is not bytes or len(reply.birth) not in (0, BIRTH_BYTES):
+            raise TypeError("not the reply of an append")
         return reply
 
 
