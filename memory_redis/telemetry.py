@@ -69,6 +69,9 @@ def log_event(event: Event) -> None:
         )
 
 
+_DEFAULT = (log_event,)
+
+
 class Emitter:
     """Tells every hook of an event."""
 
@@ -77,8 +80,10 @@ class Emitter:
     def __init__(self, hooks: Sequence[Hook]) -> None:
         self._hooks = tuple(hooks)
 
-    def __bool__(self) -> bool:
-        """Whether anybody listens."""
+    def wants(self, kind: Kind) -> bool:
+        """Whether an event of this kind would reach anybody: logging may be set not to show it."""
+        if self._hooks == _DEFAULT:
+            return _logger.isEnabledFor(_LEVELS.get(kind, logging.DEBUG))
         return bool(self._hooks)
 
     def __call__(self, event: Event) -> None:

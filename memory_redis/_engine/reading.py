@@ -192,12 +192,13 @@ class Reader:
         state = found.state
         if self._expiry.renewed_by_reads and found.extra[0][1]:
             yield from index.refresh(keys, found.extra[0][2])
-        if settings.emit:
-            if state.healed:
-                settings.emit(Event("heal", keys.label, version=state.version, detail="seen by a load"))
-            settings.emit(Event("load", keys.label, len(messages), state.version))
-            if failed:
-                settings.emit(Event("corrupt", keys.label, len(failed), state.version))
+        emit = settings.emit
+        if state.healed:
+            emit(Event("heal", keys.label, version=state.version, detail="seen by a load"))
+        if emit.wants("load"):
+            emit(Event("load", keys.label, len(messages), state.version))
+        if failed:
+            emit(Event("corrupt", keys.label, len(failed), state.version))
         snapshot = Snapshot(messages, state.token, state.trimmed, failed)
         if key_id is None or found.extra[-1][0] != 1:
             return snapshot, None

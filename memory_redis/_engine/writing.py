@@ -202,12 +202,14 @@ class Writer:
             if reply.status < 0:
                 raise met
         repeated = reply.status == Status.REPEATED
-        if emit:
-            if reply.healed:
-                emit(Event("heal", label, version=reply.version))
-            emit(Event("repeat" if repeated else "append", label, len(messages), reply.version))
-            if reply.ends:
-                emit(Event("expiry", label, version=reply.version, expire_at=reply.ends))
+        if reply.healed:
+            emit(Event("heal", label, version=reply.version))
+        if repeated:
+            emit(Event("repeat", label, len(messages), reply.version))
+        elif emit.wants("append"):
+            emit(Event("append", label, len(messages), reply.version))
+        if reply.ends and emit.wants("expiry"):
+            emit(Event("expiry", label, version=reply.version, expire_at=reply.ends))
         return Commit(Version(reply.version, append_id.value, reply.birth, repeated=repeated), met)
 
     def _conflict(
