@@ -146,13 +146,18 @@ class ConnectionChannel:
         return replies
 
     def _take(self, seconds: float) -> _Line:
-        try:
-            return self._free.pop()
-        except IndexError:
-            pass
+        line = self._pop()
+        if line is not None:
+            return line
         until = time.monotonic() + seconds
         with self._changed:
-            while not self._free and len(self._lines) >= self._limit:
+            while True:
+                # Others take without the lock: only a pop tells whether one is free.
+                line = self._pop()
+                if line is not None:
+                    return line
+                if len(self._lines) < self._limit:
+                    break
                 left = until - time.monotonic()
                 if left <= 0:
                     raise NotSent from PoolExhausted("no connection was free in time")
@@ -161,8 +166,6 @@ class ConnectionChannel:
                     self._changed.wait(min(left, _LOOK_AGAIN))
                 finally:
                     self._waiting -= 1
-            if self._free:
-                return self._free.pop()
             line = _Line(self._life)
             self._lines.add(line)
         try:
@@ -182,6 +185,12 @@ class ConnectionChannel:
             self._options = None  # an embedded server may have to be started again
             raise
 
+    def _pop(self) -> _Line | None:
+        try:
+            return self._free.pop()
+        except IndexError:
+            return None
+
     def _give(self, line: _Line) -> None:
         if line.life is not self._life:  # the channel was closed while it was in use
             line.close()
@@ -198,11 +207,7 @@ class ConnectionChannel:
             self._changed.notify()
 
     def _discard_free(self) -> None:
-        while True:
-            try:
-                line = self._free.pop()
-            except IndexError:
-                return
+        while (line := self._pop()) is not None:
             self._discard(line)
 
     def close(self) -> None:
