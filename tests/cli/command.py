@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -36,6 +37,9 @@ def memory_redis(
 
 def started(*arguments: str) -> subprocess.Popen[str]:
     """Start it in a process group of its own, as a terminal does."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A run in a shell's background ignores SIGINT, and so would all that it starts.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     return subprocess.Popen(
         [*COMMAND, *arguments],
         stdin=subprocess.DEVNULL,
