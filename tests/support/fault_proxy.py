@@ -356,10 +356,11 @@ class FaultProxy:
     async def _shut(self):
         """Leave no task, generator or open socket behind."""
         self._server.close()
-        jobs = asyncio.all_tasks() - {asyncio.current_task()}
-        for job in jobs:
-            job.cancel()
-        await asyncio.gather(*jobs, return_exceptions=True)
+        await asyncio.sleep(0)  # a connection accepted in this turn gets its task in the next
+        while jobs := asyncio.all_tasks() - {asyncio.current_task()}:
+            for job in jobs:
+                job.cancel()
+            await asyncio.gather(*jobs, return_exceptions=True)
         for link in list(self.links):
             link.kill(reset=True)
         await asyncio.get_running_loop().shutdown_asyncgens()
