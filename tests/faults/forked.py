@@ -150,9 +150,10 @@ def sync_client(url: str, namespace: str) -> None:
 def fork_during_calls(url: str, namespace: str) -> None:
     """Threads of the parent are in the middle of calls when it forks."""
     memory = RedisMemory.from_url(url, namespace=namespace, max_connections=3)
-    stop = threading.Event()
+    stop, at_it = threading.Event(), threading.Barrier(7)
 
     def busy(name: str) -> None:
+        at_it.wait(20)
         number = 0
         while not stop.is_set():
             number += 1
@@ -160,7 +161,7 @@ def fork_during_calls(url: str, namespace: str) -> None:
 
     workers = threading.Thread(target=threads, args=(busy, "parent", 6))
     workers.start()
-    time.sleep(0.05)  # until they are at it
+    at_it.wait(20)
     pids = in_children(lambda name: sync_work(memory, name, 20))
     joined(pids)
     stop.set()

@@ -7,78 +7,12 @@ import json
 import pytest
 import redis
 
-from memory_redis import StoredMessage, ai, chat, human, tool
+from memory_redis import StoredMessage, ai, human, tool
 from tests.conftest import MakeMemory
 from tests.scenarios.stored import Names, call, texts
+from tests.support.foreign import CALL, JAVASCRIPT, PYTHON
 
 pytestmark = pytest.mark.anyio
-
-CALL = {"name": "add", "args": {"x": 1}, "id": "c1", "type": "tool_call"}
-
-PYTHON = [
-    (
-        '{"type": "human", "data": {"content": "h\\u00e9", "additional_kwargs": {}, "response_metadata": {},'
-        ' "type": "human", "name": "ann", "id": "h1", "example": false}}',
-        human("hé", name="ann", id="h1"),
-    ),
-    (
-        '{"type": "ai", "data": {"content": "", "additional_kwargs": {}, "response_metadata": {}, "type":'
-        ' "ai", "name": null, "id": null, "tool_calls": [{"name": "add", "args": {"x": 1}, "id": "c1",'
-        ' "type": "tool_call"}], "invalid_tool_calls": [], "usage_metadata": null}}',
-        ai("", tool_calls=[CALL]),
-    ),
-    (
-        '{"type": "tool", "data": {"content": "3", "additional_kwargs": {}, "response_metadata": {}, "type":'
-        ' "tool", "name": "add", "id": null, "tool_call_id": "c1", "artifact": {"raw": [1, 2]},'
-        ' "status": "success"}}',
-        tool("3", tool_call_id="c1", name="add", artifact={"raw": [1, 2]}),
-    ),
-    (
-        '{"type": "chat", "data": {"content": "yo", "additional_kwargs": {}, "response_metadata": {}, "type":'
-        ' "chat", "name": null, "id": null, "role": "critic"}}',
-        chat("yo", role="critic"),
-    ),
-    (
-        '{"type": "AIMessageChunk", "data": {"content": "par", "additional_kwargs": {}, "response_metadata":'
-        ' {}, "type": "AIMessageChunk", "name": null, "id": "k1", "tool_calls": [], "invalid_tool_calls": [],'
-        ' "usage_metadata": null, "tool_call_chunks": [], "chunk_position": "last"}}',
-        ai("par", id="k1"),
-    ),
-]
-
-JAVASCRIPT = [
-    (
-        '{"type":"human","data":{"content":"hé","name":"ann","id":"h1","additional_kwargs":{},'
-        '"response_metadata":{}}}',
-        human("hé", name="ann", id="h1"),
-    ),
-    (
-        '{"type":"ai","data":{"content":"","tool_calls":[{"name":"add","args":{"x":1},"id":"c1",'
-        '"type":"tool_call"}],"invalid_tool_calls":[],"additional_kwargs":{},"response_metadata":{}}}',
-        ai("", tool_calls=[CALL]),
-    ),
-    (
-        '{"type":"tool","data":{"content":"3","tool_call_id":"c1","artifact":{"rawData":[1]},"status":"error",'
-        '"additional_kwargs":{},"response_metadata":{}}}',
-        tool("3", tool_call_id="c1", artifact={"rawData": [1]}, status="error"),
-    ),
-    (
-        '{"type":"generic","data":{"content":"yo","role":"critic","additional_kwargs":{},"response_metadata":{}}}',
-        chat("yo", role="critic"),
-    ),
-    (
-        '{"type":"ai","data":{"content_blocks":[{"type":"text","text":"v1 block"}],"tool_calls":[],'
-        '"invalid_tool_calls":[],"additional_kwargs":{},"response_metadata":{"output_version":"v1"}}}',
-        ai([{"type": "text", "text": "v1 block"}], response_metadata={"output_version": "v1"}),
-    ),
-    (
-        '{"type":"ai","data":{"content":"","additional_kwargs":{"__lc_escaped__":{"lc":5}},"tool_calls":[],'
-        '"invalid_tool_calls":[],"response_metadata":{}}}',
-        ai("", additional_kwargs={"__lc_escaped__": {"lc": 5}}),
-    ),
-    ('{"type":"human","role":"user","text":"hello"}', human("hello", role="user")),
-    ('{"type":"human","text":"hello"}', human("hello")),
-]
 
 
 @pytest.mark.parametrize("layout", [PYTHON, JAVASCRIPT], ids=["python", "javascript"])
