@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
 from memory_redis._engine import index
@@ -181,12 +180,8 @@ class Reader:
             words = (self._expiry.policy, str(self._expiry.milliseconds))
             extra.append(Call(RENEW, words, keys=(keys.messages, keys.meta)))
         if key_id is not None:
-            hold = settings.idempotency_hold // timedelta(milliseconds=1)
-            extra.append(
-                Call(
-                    SETTLE, (key_id.value, str(UNKNOWN_AGE), str(hold), b"0"), keys=(keys.messages, keys.meta)
-                )
-            )
+            asked = (key_id.value, str(UNKNOWN_AGE), str(settings.key_hold_ms), b"0")
+            extra.append(Call(SETTLE, asked, keys=(keys.messages, keys.meta)))
         wanted = window.count if isinstance(window, LastMessages) else None
         found, messages, failed = yield from self._window(wanted, on_corrupt, tuple(extra))
         state = found.state
@@ -209,11 +204,10 @@ class Reader:
     ) -> Flow[tuple[Found, list[StoredMessage], tuple[RecordError, ...]]]:
         if wanted is None or wanted > PAGE:
             found = yield from self._everything(extra, wanted)
-            start = 0
         else:
             # index 1 to 0 is an empty range
             found = yield from self._read(*((-wanted, -1) if wanted else (1, 0)), extra)
-            start = 0
+        start = 0
         while True:
             self._bound(found.records[start:])
             position = found.position + start

@@ -74,6 +74,11 @@ class Settings:
         object.__setattr__(self, "encoder", Encoder(self.codec, self.limits))
         object.__setattr__(self, "emit", Emitter((log_event,) if self.hooks is None else self.hooks))
 
+    @property
+    def key_hold_ms(self) -> int:
+        """How long an idempotency key is remembered."""
+        return self.idempotency_hold // timedelta(milliseconds=1)
+
     def expiry_of(self, user_id: str | None) -> Expiry:
         """The expiry of a user's conversations; a session is asked for with the empty text.
 

@@ -7,7 +7,6 @@ import secrets
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import timedelta
 from enum import IntEnum
 from typing import Any, Final, Literal, NamedTuple
 
@@ -174,7 +173,7 @@ class Writer:
         settings, expiry = self._settings, self._expiry
         # A fresh id is as random as a tag has to be, and saves a call to the system.
         fresh = not again and not append_id.keyed
-        hold = settings.idempotency_hold // timedelta(milliseconds=1) if append_id.keyed else HOLD_MS
+        hold = settings.key_hold_ms if append_id.keyed else HOLD_MS
         return [
             append_id.value,
             b"0",
