@@ -26,7 +26,7 @@ from pydantic_core import CoreSchema
 from typing_extensions import TypedDict
 
 from memory_redis.errors import InvalidMessage
-from memory_redis.layouts import REQUIRED, MessageType, canonical, layout, links_of, text_of
+from memory_redis.layouts import REQUIRED, MessageType, canonical, layout, text_of
 
 
 @with_config(ConfigDict(extra="allow", strict=True))
@@ -121,11 +121,6 @@ class StoredMessage(BaseModel):
         """The tools that an ai message calls: name, args and id of each."""
         return self.data.get("tool_calls", ())
 
-    def links(self) -> bytes:
-        """What ties a tool call to its result (`layouts.links_of`), known without unpacking."""
-        held = self.__dict__.get(PACKED)
-        return links_of(self.type, self.data) if held is None else held[0].links(held[1])
-
     @property
     def stored_at(self) -> datetime | None:
         """When the server stored it, in UTC; None before, and where another library wrote it."""
@@ -206,10 +201,6 @@ class Source(Protocol):
 
     def unpacked(self, record: bytes, kind: MessageType, position: int) -> dict[str, Any]:
         """The data of a record."""
-        ...
-
-    def links(self, record: bytes) -> bytes:
-        """The links of a record."""
         ...
 
 

@@ -75,16 +75,15 @@ _DEFAULT = (log_event,)
 class Emitter:
     """Tells every hook of an event."""
 
-    __slots__ = ("_hooks",)
+    __slots__ = ("_hooks", "_only_logs")
 
     def __init__(self, hooks: Sequence[Hook]) -> None:
         self._hooks = tuple(hooks)
+        self._only_logs = self._hooks == _DEFAULT
 
-    def wants(self, kind: Kind) -> bool:
-        """Whether an event of this kind would reach anybody: logging may be set not to show it."""
-        if self._hooks == _DEFAULT:
-            return _logger.isEnabledFor(_LEVELS.get(kind, logging.DEBUG))
-        return bool(self._hooks)
+    def wants_details(self) -> bool:
+        """Whether events of everyday (`append`, `load`, `expiry`) would reach anybody."""
+        return _logger.isEnabledFor(logging.DEBUG) if self._only_logs else bool(self._hooks)
 
     def __call__(self, event: Event) -> None:
         """Tell the hooks; what they raise is logged without its text, which may hold content."""

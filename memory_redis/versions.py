@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import re
-import secrets
 import time
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -65,6 +65,16 @@ class Version:
         return cls(int(number), bytes.fromhex(last), bytes.fromhex(birth))
 
 
+def known_version(number: int, last: bytes, birth: bytes, repeated: bool = False) -> Version:
+    """A version of parts that were checked before: every append and every load makes one."""
+    known = object.__new__(Version)
+    object.__setattr__(known, "number", number)
+    object.__setattr__(known, "last", last)
+    object.__setattr__(known, "birth", birth)
+    object.__setattr__(known, "repeated", repeated)
+    return known
+
+
 @dataclass(frozen=True, slots=True)
 class AppendId:
     """Names one append, so that sending it again stores nothing twice.
@@ -100,7 +110,7 @@ class AppendId:
     def new(cls) -> AppendId:
         """An id that was never used."""
         fresh = object.__new__(cls)  # right by construction: nothing to check, and this runs for every append
-        object.__setattr__(fresh, "value", secrets.token_bytes(ID_BYTES))
+        object.__setattr__(fresh, "value", os.urandom(ID_BYTES))
         object.__setattr__(fresh, "made", time.monotonic())
         object.__setattr__(fresh, "keyed", False)
         return fresh

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from memory_redis.errors import InvalidSetting
@@ -49,26 +49,24 @@ def check_window(window: Window) -> Window:
     return window
 
 
-_RESULTS = ("tool", "function")
+Tie = tuple[int, bytes]
+"""A message that calls a tool or answers a call: its place in a list, and its `layouts.links_of`."""
 
 
-def without_orphans(messages: Sequence[StoredMessage]) -> list[StoredMessage]:
+def without_orphans(messages: list[StoredMessage], tied: Iterable[Tie]) -> list[StoredMessage]:
     """The messages without tool results whose call stands before the first of them.
 
     Results are paired with calls by `tool_call_id`, function results by the function's name.
     """
-    if not any(message.type in _RESULTS for message in messages):
-        return list(messages)
     called: set[bytes] = set()
-    kept: list[StoredMessage] = []
-    for message in messages:
-        if message.type == "ai":
-            called.update(_each(message.links()))
-        elif message.type in _RESULTS and not called.issuperset(_each(message.links())):
-            continue
-        kept.append(message)
-    return kept
+    orphans: set[int] = set()
+    for place, links in tied:
+        if messages[place].type == "ai":
+            called.update(_each(links))
+        elif not called.issuperset(_each(links)):
+            orphans.add(place)
+    return [message for at, message in enumerate(messages) if at not in orphans] if orphans else messages
 
 
-def _each(links: bytes) -> Iterator[bytes]:
-    return (links[at : at + 4] for at in range(0, len(links), 4))
+def _each(links: bytes) -> list[bytes]:
+    return [links[at : at + 4] for at in range(0, len(links), 4)]

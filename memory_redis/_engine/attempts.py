@@ -94,7 +94,7 @@ class Attempts:
             ResponseError: one is.
         """
         partial, checked = self._plan.partial, list(replies)
-        for at, reply in enumerate(replies):
+        for at, reply in enumerate(checked):
             if isinstance(reply, Exception):
                 if not partial or is_passing(reply) or is_missing_script(reply):
                     raise reply

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any, NoReturn
@@ -20,6 +21,7 @@ from memory_redis._engine.records import (
     HEADER_BYTES,
     JSON_STAMP,
     KINDS,
+    LATEST_HIGH,
     LATEST_MS,
     LINKS,
     NAMES,
@@ -30,6 +32,7 @@ from memory_redis._engine.records import (
     body_of,
     check_structure,
     links_in,
+    owner_of,
 )
 from memory_redis.errors import CorruptRecord, InvalidMessage, InvalidSetting, RecordError, UnsupportedFormat
 from memory_redis.layouts import (
@@ -44,6 +47,7 @@ from memory_redis.layouts import (
 )
 from memory_redis.limits import Limits
 from memory_redis.messages import PACKED, StoredMessage, loaded
+from memory_redis.windows import Tie
 
 # -- writing -------------------------------------------------------------------------------------
 
@@ -144,26 +148,26 @@ class Encoder:
             raise InvalidMessage(
                 f"a {type(message).__name__} is no message: use human(), ai(), …", position=position
             )
-        kind = message.type
+        kind, data = message.type, message.data
         if kind not in CODES:
             raise InvalidMessage("a type that is not known here", position=position, field="type")
-        if not self._as_json and "type" not in message.data:
+        if not self._as_json and "type" not in data:
             try:  # nearly every message is plain already, and need not be copied to see that
-                check_structure(kind, message.data, self._limits.record_bytes)
-                return self._bounded(_msgpack_record(kind, message.data, owner), position)
+                check_structure(kind, data, self._limits.record_bytes)
+                return self._bounded(_msgpack_record(kind, data, owner), position)
             except _NOT_PLAIN:
                 pass
         try:
-            data = _plain(message.data, 0, self._as_json, [self._limits.record_bytes])
+            plain = _plain(data, 0, self._as_json, [self._limits.record_bytes])
         except _Unstorable as error:
             field = ".".join(["data", *error.path])
             raise InvalidMessage(error.reason, position=position, field=field) from None
         try:
-            check_structure(kind, data, self._limits.record_bytes)
-            _, data = canonical(kind, data)
+            check_structure(kind, plain, self._limits.record_bytes)
+            _, plain = canonical(kind, plain)
         except ValueError as error:
             raise InvalidMessage(str(error), position=position, field="data") from None
-        return self._bounded(self._write(kind, data, owner), position)
+        return self._bounded(self._write(kind, plain, owner), position)
 
     def _bounded(self, record: bytes, position: int) -> bytes:
         limit = self._limits.record_bytes
@@ -175,19 +179,42 @@ class Encoder:
 _NOT_PLAIN = (ValueError, TypeError, OverflowError, RecursionError)
 
 
+class _Packing(threading.local):
+    """A packer of each thread's own: making one costs as much as packing a message."""
+
+    KEPT = 256 * 1024
+
+    def __init__(self) -> None:
+        self._renew()
+
+    def _renew(self) -> None:
+        self._pack = msgpack.Packer(strict_types=True).pack
+
+    def bytes_of(self, data: Mapping[str, Any]) -> bytes:
+        packed: bytes = self._pack(data)
+        if len(packed) > self.KEPT:  # its buffer has grown, and would stay so
+            self._renew()
+        return packed
+
+
+_packing = _Packing()
+
+
 def _msgpack_record(kind: MessageType, data: Mapping[str, Any], owner: bytes) -> bytes:
-    flags = TOOL_CALLS if has_calls(data) else 0
-    if data.get("response_metadata", {}).get("partial") is True:
-        flags |= PARTIAL
-    text = text_of(data.get("content"))
+    content = data.get("content")
+    text = content if type(content) is str else text_of(content)
     size = len(text) if text.isascii() else len(text.encode())
+    flags = TOOL_CALLS if has_calls(data) else 0
+    if "response_metadata" in data and data["response_metadata"].get("partial") is True:
+        flags |= PARTIAL
     links = links_of(kind, data)
     if links:
         flags |= LINKS
         links = bytes((len(links) // 4,)) + links
-    body: Any = msgpack.packb(data, strict_types=True)
-    checked = HEAD.pack(CODES[kind], flags, 0, 0, size, owner) + links + bytes(body)
-    return b"\x01" + crc32(checked).to_bytes(4) + checked
+    body = _packing.bytes_of(data)
+    head = HEAD.pack(CODES[kind], flags, 0, 0, size, owner)
+    checksum = crc32(body, crc32(links, crc32(head)))
+    return b"".join((b"\x01", checksum.to_bytes(4), head, links, body))
 
 
 def _json_record(kind: MessageType, data: dict[str, Any], owner: bytes) -> bytes:
@@ -209,7 +236,12 @@ def _refuse_extension(_code: int, _data: bytes) -> NoReturn:
     raise ValueError("an extension type")
 
 
+_NO_HEAD = (0, 0, 0, 0, 0, 0, b"")
 _NOT_A_RECORD = (ValueError, msgpack.UnpackException, RecursionError)
+
+
+Decoded = tuple[list[StoredMessage], tuple[RecordError, ...], list[Tie]]
+"""The messages that records hold; one error for each that is none; those that call or answer a tool."""
 
 
 class Decoder:
@@ -223,38 +255,38 @@ class Decoder:
     def __init__(self, conversation: str, owner: bytes, limits: Limits) -> None:
         self._conversation, self._owner, self._limit = conversation, owner, limits.record_bytes
 
-    def messages(
-        self, records: Sequence[bytes], position: int, *, whole: bool = False
-    ) -> tuple[list[StoredMessage], tuple[RecordError, ...]]:
+    def messages(self, records: Sequence[bytes], position: int, *, whole: bool = False) -> Decoded:
         """The messages of records that stand from `position` on, and what is none.
 
         With `whole` their data is unpacked at once, so that nothing can fail later.
         """
         found: list[StoredMessage] = []
         failed: list[RecordError] = []
+        tied: list[Tie] = []
         mine, limit = self._owner, self._limit
         for at, record in enumerate(records, position):
             try:
-                if HEADER_BYTES < len(record) <= limit and record[0] == FORMAT:
-                    high, low, crc, code, owner = READ(record)
-                    if owner != mine:
-                        raise ValueError("it belongs to another conversation")
+                head = READ(record) if HEADER_BYTES < len(record) <= limit else _NO_HEAD
+                form, high, low, checksum, code, flags, owner = head
+                sound = form == FORMAT and owner == mine and checksum == crc32(record[CHECKED:])
+                if sound and high < LATEST_HIGH and code in KINDS:
                     stored = high << 32 | low
-                    if crc != crc32(record[CHECKED:]) or code not in KINDS or stored > LATEST_MS:
-                        raise ValueError("damaged")
-                    values: dict[str, Any] = {"type": KINDS[code], "seq": at, "stored_ms": stored}
+                    message = loaded(
+                        {"type": KINDS[code], "seq": at, "stored_ms": stored, PACKED: (self, record)}
+                    )
                     if whole:
-                        values["data"] = self.unpacked(record, KINDS[code], at)
-                    else:
-                        values[PACKED] = (self, record)
-                    found.append(loaded(values))
+                        _ = message.data
+                    if flags & LINKS:
+                        tied.append((len(found), links_in(record)))
                 else:
-                    found.append(self._other(record, at))
+                    message = self._other(record, at)
+                    tied.append((len(found), links_of(message.type, message.data)))
+                found.append(message)
             except (CorruptRecord, UnsupportedFormat) as error:
                 failed.append(error)
             except _NOT_A_RECORD as error:
                 failed.append(self._corrupt(error, at))
-        return found, tuple(failed)
+        return found, tuple(failed), tied
 
     def unpacked(self, record: bytes, kind: MessageType, position: int) -> dict[str, Any]:
         """The data of a record of format 1.
@@ -273,19 +305,21 @@ class Decoder:
         reason = str(error) if type(error) is ValueError else type(error).__name__
         return CorruptRecord(self._conversation, reason, position)
 
-    @staticmethod
-    def links(record: bytes) -> bytes:
-        """The links of a record of format 1: `layouts.links_of`."""
-        return links_in(record)
-
     def _other(self, record: bytes, position: int) -> StoredMessage:
+        """The message of a record that is no sound one of format 1, if it is one at all."""
         if len(record) > self._limit:
             raise ValueError(f"longer than {self._limit} bytes")
         if record[:1] == b"{":
             return self._from_json(record, position)
         if record and FORMAT < record[0] < 32:
             raise UnsupportedFormat(self._conversation, f"format {record[0]} is not known here", position)
-        raise ValueError("truncated" if record[:1] == b"\x01" else "no record of this library")
+        if record[:1] != b"\x01":
+            raise ValueError("no record of this library")
+        if len(record) <= HEADER_BYTES:
+            raise ValueError("truncated")
+        raise ValueError(
+            "damaged" if owner_of(record) == self._owner else "it belongs to another conversation"
+        )
 
     def _from_json(self, record: bytes, position: int) -> StoredMessage:
         value = json.loads(record, parse_constant=_refuse_constant)

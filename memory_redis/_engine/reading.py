@@ -30,7 +30,7 @@ from memory_redis.messages import StoredMessage
 from memory_redis.options import OnCorrupt
 from memory_redis.snapshots import Snapshot
 from memory_redis.telemetry import Event
-from memory_redis.versions import AppendId, Version
+from memory_redis.versions import AppendId, Version, known_version
 from memory_redis.windows import LastMessages, Window, without_orphans
 
 PAGE: Final = 10_000
@@ -51,7 +51,7 @@ class State(NamedTuple):
     @property
     def token(self) -> Version:
         """The state as a version to append against."""
-        return Version(self.version, self.last, self.birth)
+        return known_version(self.version, self.last, self.birth)
 
 
 class Found(NamedTuple):
@@ -190,7 +190,7 @@ class Reader:
         emit = settings.emit
         if state.healed:
             emit(Event("heal", keys.label, version=state.version, detail="seen by a load"))
-        if emit.wants("load"):
+        if emit.wants_details():
             emit(Event("load", keys.label, len(messages), state.version))
         if failed:
             emit(Event("corrupt", keys.label, len(failed), state.version))
@@ -209,11 +209,9 @@ class Reader:
             found = yield from self._read(*((-wanted, -1) if wanted else (1, 0)), extra)
         start = 0
         while True:
-            self._bound(found.records[start:])
-            position = found.position + start
-            messages, failed = self._decoder.messages(
-                found.records[start:], position, whole=on_corrupt == "skip"
-            )
+            records, position = found.records[start:], found.position + start
+            self._bound(records)
+            messages, failed, tied = self._decoder.messages(records, position, whole=on_corrupt == "skip")
             if failed and on_corrupt == "raise":
                 raise failed[0]
             missing = 0 if wanted is None else wanted - len(messages)
@@ -225,8 +223,8 @@ class Reader:
             else:
                 found = yield from self._read(-(len(found.records) + missing), -1, extra)
         state = found.state
-        if position > state.trimmed or state.trimmed > state.edited:
-            messages = without_orphans(messages)  # older ones are out of the window, or trimmed
+        if tied and (position > state.trimmed or state.trimmed > state.edited):
+            messages = without_orphans(messages, tied)  # older ones are out of the window, or trimmed
         return found, messages, failed
 
     def _bound(self, records: Sequence[bytes]) -> None:
@@ -275,7 +273,7 @@ class Reader:
             found = yield from self._read(start, start + count - 1)
         if found is None or found.position != version - count or len(found.records) != count:
             raise TurnAlreadyStored(self._keys.label, Version(version, key_id.value, birth, repeated=True))
-        messages, failed = self._decoder.messages(found.records, found.position, whole=True)
+        messages, failed, _ = self._decoder.messages(found.records, found.position, whole=True)
         if failed and on_corrupt == "raise":
             raise failed[0]
         return messages
@@ -302,7 +300,7 @@ class Reader:
             raise error
         early = max(start - found.position, 0)
         records, position = found.records[early : early + size], found.position + early
-        messages, failed = self._decoder.messages(records, position, whole=on_corrupt == "skip")
+        messages, failed, _ = self._decoder.messages(records, position, whole=on_corrupt == "skip")
         if failed:
             if on_corrupt == "raise":
                 raise failed[0]

@@ -42,16 +42,16 @@ STAMP, JSON_STAMP = 12, 50
 TOOL_CALLS, PARTIAL, LINKS = 1, 2, 4
 DEEPEST: Final = 32
 
-READ: Final = Struct(">xHI6xIB10x8s").unpack_from
+READ: Final = Struct(">BHI6xIBB9x8s").unpack_from
+"""Format, time (its upper 2 bytes and the other 4), checksum, type, flags, tag."""
 CODES: Final[dict[MessageType, int]] = {kind: code for code, kind in enumerate(MESSAGE_TYPES, 1)}
 KINDS: Final[dict[int, MessageType]] = {code: kind for kind, code in CODES.items()}
 NAMES: Final[dict[str, MessageType]] = {kind: kind for kind in MESSAGE_TYPES}
 LATEST_MS: Final = 253_402_300_799_999
 """The last millisecond of the year 9999, after which Python has no date."""
-_CALLS: Final = ("tool_calls", "invalid_tool_calls")
-_CALL: Final = frozenset({dict})
-_BLOCKS: Final = frozenset({str, dict})
+LATEST_HIGH: Final = LATEST_MS >> 32
 _SCALARS: Final = frozenset({str, int, float, bool, bytes, type(None)})
+_ANY: Final = _SCALARS | {dict, list}
 _STRUCTURE: Final[dict[str, frozenset[type]]] = {
     "content": frozenset({str, list}),
     "id": frozenset({str, type(None)}),
@@ -64,6 +64,11 @@ _STRUCTURE: Final[dict[str, frozenset[type]]] = {
     "tool_call_id": frozenset({str}),
     "status": frozenset({str}),
     "role": frozenset({str}),
+}
+_ITEMS: Final[dict[str, frozenset[type]]] = {
+    "content": frozenset({str, dict}),
+    "tool_calls": frozenset({dict}),
+    "invalid_tool_calls": frozenset({dict}),
 }
 
 
@@ -78,24 +83,20 @@ def check_structure(kind: str, data: Any, room: int) -> None:
         if expected is None:
             if type(name) is not str:
                 raise ValueError("a key that is no text")
+            if found not in _ANY:
+                raise ValueError("a type that is never written")
         elif found not in expected:
             raise ValueError(f"data.{name} is a {found.__name__}")
-        if found is dict or found is list:
-            if value:
-                _check_value(value, 1, left)
-        elif found is not str and found not in _SCALARS:
-            raise ValueError("a type that is never written")
+        if (found is dict or found is list) and value:
+            _check_value(value, 1, left)
+            inside = _ITEMS.get(name)
+            if inside is not None and not inside.issuperset(map(type, value)):
+                raise ValueError(f"data.{name} holds a value of the wrong type")
     needed = REQUIRED.get(kind)
     if needed is not None and type(data.get(needed)) is not str:
         raise ValueError(f"no data.{needed}")
-    if "content" not in data:
-        if kind != "remove":
-            raise ValueError("no data.content")
-    elif type(data["content"]) is list and not {type(block) for block in data["content"]} <= _BLOCKS:
-        raise ValueError("a content block that is no text and no map")
-    for calls in _CALLS:
-        if calls in data and not {type(call) for call in data[calls]} <= _CALL:
-            raise ValueError("a tool call that is no map")
+    if "content" not in data and kind != "remove":
+        raise ValueError("no data.content")
 
 
 def _check_value(value: Any, depth: int, room: list[int]) -> None:
@@ -111,6 +112,8 @@ def _check_value(value: Any, depth: int, room: list[int]) -> None:
         value = value.values()
     for item in value:
         kind = type(item)
+        if kind is str:
+            continue
         if kind is dict or kind is list:
             _check_value(item, depth + 1, room)
         elif kind not in _SCALARS:
@@ -125,6 +128,11 @@ def links_in(record: bytes) -> bytes:
     return (
         record[HEADER_BYTES + 1 : HEADER_BYTES + 1 + 4 * record[HEADER_BYTES]] if record[18] & LINKS else b""
     )
+
+
+def owner_of(record: bytes) -> bytes:
+    """The tag in a record of format 1."""
+    return record[28:36]
 
 
 def body_of(record: bytes) -> bytes:

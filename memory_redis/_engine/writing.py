@@ -29,7 +29,7 @@ from memory_redis.errors import (
 from memory_redis.expiry import Expiry
 from memory_redis.messages import StoredMessage
 from memory_redis.telemetry import Event
-from memory_redis.versions import BIRTH_BYTES, ID_BYTES, AppendId, Version
+from memory_redis.versions import BIRTH_BYTES, ID_BYTES, AppendId, Version, known_version
 
 OnConflict = Literal["append", "raise"]
 
@@ -58,7 +58,9 @@ class Met(IntEnum):
 
 
 _CONFLICTS: Final = {Met.CLEARED: HistoryCleared, Met.ROLLED_BACK: HistoryRolledBack}
+_BIRTHS: Final = (0, BIRTH_BYTES)
 _INDEX_WORD: Final = 6
+_HOLD: Final = str(HOLD_MS)
 _UNKNOWN_AGE: Final = str(UNKNOWN_AGE)
 
 
@@ -86,11 +88,11 @@ class Reply(NamedTuple):
             ValueError, TypeError: it is none of this script.
         """
         parts = replies[0]
-        reply = cls(*parts) if len(parts) <= 11 else cls._make([*parts[:11], parts[11:]])
-        numbers = type(reply.status) is type(reply.version) is type(reply.ends) is int
-        if not numbers or type(reply.birth) is not bytes or len(reply.birth) not in (0, BIRTH_BYTES):
+        status, version, birth, ends = parts[:4]
+        numbers = type(status) is type(version) is type(ends) is int
+        if not numbers or type(birth) is not bytes or len(birth) not in _BIRTHS:
             raise TypeError("not the reply of an append")
-        return reply
+        return cls(*parts) if len(parts) <= 11 else cls._make([*parts[:11], parts[11:]])
 
 
 class Commit(NamedTuple):
@@ -122,10 +124,16 @@ def _wanted(expected: Version, on_conflict: OnConflict) -> bytes:
 class Writer:
     """The flows that change one conversation."""
 
-    __slots__ = ("_decoder", "_expiry", "_keys", "_settings")
+    __slots__ = ("_decoder", "_keys", "_rules", "_settings")
 
     def __init__(self, keys: ConversationKeys, settings: Settings, expiry: Expiry) -> None:
-        self._keys, self._settings, self._expiry = keys, settings, expiry
+        self._keys, self._settings = keys, settings
+        self._rules: tuple[Word, ...] = (
+            b"" if keys.index is None else b"?",
+            expiry.policy,
+            str(expiry.milliseconds),
+            str(settings.retention.count) if settings.retention else b"0",
+        )
         self._decoder = Decoder(keys.label, keys.owner, settings.limits)
 
     def append(
@@ -170,52 +178,44 @@ class Writer:
 
     def _words(self, append_id: AppendId, again: bool, want: bytes) -> list[Word]:
         """The arguments of the append script, without the records."""
-        settings, expiry = self._settings, self._expiry
-        # A fresh id is as random as a tag has to be, and saves a call to the system.
-        fresh = not again and not append_id.keyed
-        hold = settings.key_hold_ms if append_id.keyed else HOLD_MS
-        return [
-            append_id.value,
-            b"0",
-            b"k" if append_id.keyed else b"r",
-            str(hold),
-            want,
-            append_id.value[:BIRTH_BYTES] if fresh else secrets.token_bytes(BIRTH_BYTES),
-            "" if self._keys.index is None else "?",
-            expiry.policy,
-            str(expiry.milliseconds),
-            str(settings.retention.count) if settings.retention else b"0",
-            b"1" if again else b"0",
-        ]
+        value, ring, hold, birth = append_id.value, b"r", _HOLD, append_id.value[:BIRTH_BYTES]
+        if append_id.keyed:
+            ring, hold = b"k", str(self._settings.key_hold_ms)
+        if again or append_id.keyed:  # else the id is fresh, and as random as a tag has to be
+            birth = secrets.token_bytes(BIRTH_BYTES)
+        return [value, b"0", ring, hold, want, birth, *self._rules, b"1" if again else b"0"]
 
     def _appended(self, reply: Reply, messages: Sequence[StoredMessage], append_id: AppendId) -> Commit:
         """What the reply of an append means."""
-        emit, label = self._settings.emit, self._keys.label
-        if reply.status == Status.UNKNOWN:
-            raise UnknownOutcome(label, append_id)
-        if reply.status == Status.SETTLED:
-            raise AppendSettled(label, append_id)
-        met = self._conflict(reply, messages, append_id) if reply.conflict else None
-        if met is not None:
-            emit(Event("conflict", label, met.missed_count, reply.version, detail=type(met).__name__))
-            if reply.status < 0:
+        emit, label, status, number = self._settings.emit, self._keys.label, reply.status, reply.version
+        met, repeated = None, False
+        if status != Status.STORED:
+            if status == Status.UNKNOWN:
+                raise UnknownOutcome(label, append_id)
+            if status == Status.SETTLED:
+                raise AppendSettled(label, append_id)
+            repeated = status == Status.REPEATED
+        if reply.conflict:
+            met = self._conflict(reply, messages, append_id)
+            emit(Event("conflict", label, met.missed_count, number, detail=type(met).__name__))
+            if status < 0:
                 raise met
-        repeated = reply.status == Status.REPEATED
         if reply.healed:
-            emit(Event("heal", label, version=reply.version))
+            emit(Event("heal", label, version=number))
         if repeated:
-            emit(Event("repeat", label, len(messages), reply.version))
-        elif emit.wants("append"):
-            emit(Event("append", label, len(messages), reply.version))
-        if reply.ends and emit.wants("expiry"):
-            emit(Event("expiry", label, version=reply.version, expire_at=reply.ends))
-        return Commit(Version(reply.version, append_id.value, reply.birth, repeated=repeated), met)
+            emit(Event("repeat", label, len(messages), number))
+        if emit.wants_details():
+            if not repeated:
+                emit(Event("append", label, len(messages), number))
+            if reply.ends:
+                emit(Event("expiry", label, version=number, expire_at=reply.ends))
+        return Commit(known_version(number, append_id.value, reply.birth, repeated), met)
 
     def _conflict(
         self, reply: Reply, messages: Sequence[StoredMessage], append_id: AppendId
     ) -> ConflictError:
         stored = reply.status > 0
-        found, _ = self._decoder.messages(reply.rest, reply.before - len(reply.rest), whole=True)
+        found, *_ = self._decoder.messages(reply.rest, reply.before - len(reply.rest), whole=True)
         kind = _CONFLICTS.get(Met(reply.conflict), ConflictError)
         return kind(
             self._keys.label,
@@ -233,7 +233,7 @@ class Writer:
         keys = self._keys
         if not isinstance(append_id, AppendId):
             raise InvalidSetting("settle takes an AppendId; AppendId.parse() makes one of a text")
-        words = (append_id.value, _UNKNOWN_AGE, _UNKNOWN_AGE, str(HOLD_MS))
+        words = (append_id.value, _UNKNOWN_AGE, _UNKNOWN_AGE, _HOLD)
         call = Call(SETTLE, words, keys=(keys.messages, keys.meta), timed=True)
 
         def decode(replies: list[Any]) -> tuple[Status, Version]:
@@ -261,7 +261,7 @@ class Writer:
 
     def clear_call(self) -> Call:
         """The script that clears this conversation."""
-        words = (secrets.token_bytes(ID_BYTES), b"0", secrets.token_bytes(BIRTH_BYTES), str(HOLD_MS))
+        words = (secrets.token_bytes(ID_BYTES), b"0", secrets.token_bytes(BIRTH_BYTES), _HOLD)
         return Call(CLEAR, words, keys=(self._keys.messages, self._keys.meta), timed=True)
 
     def cleared(self, reply: list[Any]) -> int:

@@ -43,7 +43,7 @@ def decoded(
     records: Sequence[bytes], position: int = 0, limits: Limits | None = None, whole: bool = True
 ) -> tuple[list[StoredMessage], tuple[RecordError, ...]]:
     """What a read makes of records that stand from `position` on; with `whole` also of their data."""
-    return Decoder(LABEL, OWNER, limits or Limits()).messages(records, position, whole=whole)
+    return Decoder(LABEL, OWNER, limits or Limits()).messages(records, position, whole=whole)[:2]
 
 
 def read(record: bytes, limits: Limits | None = None, whole: bool = True) -> StoredMessage:

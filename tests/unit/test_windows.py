@@ -19,8 +19,10 @@ from memory_redis import (
     human,
     system,
     tool,
+    windows,
 )
-from memory_redis.windows import check_window, without_orphans
+from memory_redis.layouts import links_of
+from memory_redis.windows import check_window
 from tests.unit.strategies import examples
 
 
@@ -30,6 +32,11 @@ def call(*ids: str) -> StoredMessage:
 
 def result(name: str) -> StoredMessage:
     return tool(f"result of {name}", tool_call_id=name)
+
+
+def without_orphans(window: list[StoredMessage]) -> list[StoredMessage]:
+    linked = ((at, links_of(message.type, message.data)) for at, message in enumerate(window))
+    return windows.without_orphans(window, [(at, links) for at, links in linked if links])
 
 
 def texts(messages: list[StoredMessage]) -> list[str]:
