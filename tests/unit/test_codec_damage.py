@@ -34,7 +34,10 @@ def check(record: bytes) -> None:
     found, failed = decoded([record], position=7)
     assert len(found) + len(failed) == 1
     lazily, _ = decoded([record], position=7, whole=False)
-    assert lazily == found or (failed and [_asked(message) for message in lazily] in ([], [failed[0].reason]))
+    if found:  # by their text: damage may make a NaN, which is not equal to itself
+        assert [repr(message.data) for message in lazily] == [repr(message.data) for message in found]
+    else:
+        assert [_asked(message) for message in lazily] in ([], [failed[0].reason])
     for error in failed:
         assert type(error) in (CorruptRecord, UnsupportedFormat)
         assert isinstance(error, RecordError)
