@@ -12,7 +12,7 @@ import sys
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
-from corpus import messages, turns
+from corpus import messages, texts, turns
 from harness import Bench, run, settle
 from races import AsyncCall, Call, Contender
 
@@ -55,6 +55,8 @@ def measure(bench: Bench) -> None:
     blobs = encoded(bench, ready)
     if bench.wants(title := "append a turn, sync"):
         measure_sync(bench, title, ready, blobs)
+    if bench.wants(title := "append a turn of bare texts, sync"):
+        measure_texts(bench, title)
     if bench.wants(title := "append a turn, asyncio"):
         measure_async(bench, title, ready, blobs)
     if bench.wants(title := f"append a turn at {FEW} and at {MANY:,} stored messages, sync"):
@@ -78,6 +80,20 @@ def measure_sync(bench: Bench, title: str, ready: Sequence[Turn], blobs: Sequenc
     found = bench.race(title, contenders)
     bench.goal(f"{title}: append / raw", found.ratio("append").median, 1.40)
     bench.goal(f"{title}: append / raw, in the end", found.ratio("append").median, 1.30, checked=False)
+
+
+def measure_texts(bench: Bench, title: str) -> None:
+    """Messages of nothing but their content: what is left is the cost of the way, not of the message."""
+    both = texts(2 * TURNS)
+    ready = list(zip(both[::2], both[1::2], strict=True))
+    own = bench.closing(RedisMemory.from_url(bench.url, namespace="texts", **settings()))
+    contenders = [
+        Contender("raw", raw_append(bench, "rawtexts", encoded(bench, ready, "textblobs"))),
+        Contender("append", append(histories(bench, own, "plain"), ready)),
+    ]
+    settle()
+    found = bench.race(title, contenders)
+    bench.goal(f"{title}: append / raw", found.ratio("append").median, 1.40)
 
 
 def measure_async(bench: Bench, title: str, ready: Sequence[Turn], blobs: Sequence[Blobs]) -> None:
@@ -118,13 +134,13 @@ def measure_sizes(bench: Bench, title: str, ready: Sequence[Turn], blobs: Sequen
     bench.goal(f"{title}: {MANY:,} / {FEW}", ratio, 1.20)
 
 
-def encoded(bench: Bench, ready: Sequence[Turn]) -> list[Blobs]:
+def encoded(bench: Bench, ready: Sequence[Turn], namespace: str = "blobs") -> list[Blobs]:
     """The records of these turns, read back from a list in which they were stored."""
-    memory = bench.closing(RedisMemory.from_url(bench.url, namespace="blobs"))
+    memory = bench.closing(RedisMemory.from_url(bench.url, namespace=namespace))
     history = memory.history("ann", "c0")
     for turn in ready:
         history.append(*turn)
-    [key] = bench.lists("blobs")
+    [key] = bench.lists(namespace)
     records: list[Any] = bench.admin.lrange(key, 0, -1)
     return list(zip(records[::2], records[1::2], strict=True))
 
