@@ -6,12 +6,15 @@ from memory_redis.errors import (
     ConflictError,
     CorruptRecord,
     HistoryCleared,
+    HistoryNotSaved,
     HistoryRolledBack,
     HistoryTooLarge,
+    InvalidAnswer,
     InvalidId,
     InvalidMessage,
     InvalidSetting,
     MemoryRedisError,
+    MissingKey,
     PoolExhausted,
     RecordError,
     ServerError,
@@ -19,12 +22,14 @@ from memory_redis.errors import (
     ServerUnavailable,
     StorageFull,
     TurnAlreadyStored,
+    UnansweredCall,
     UnknownOutcome,
     UnsupportedFormat,
     UnsupportedServer,
     WrongEventLoop,
     WrongType,
 )
+from memory_redis.exchanges import TurnReport
 from memory_redis.expiry import FixedExpiry, NoExpiry, SlidingExpiry
 from memory_redis.history import AsyncHistory, History
 from memory_redis.limits import Limits
@@ -32,11 +37,13 @@ from memory_redis.memory import AsyncRedisMemory, RedisMemory
 from memory_redis.messages import StoredMessage, ai, chat, function, human, system, tool
 from memory_redis.options import MemoryOptions
 from memory_redis.retention import MaxMessages
+from memory_redis.roles import from_openai, to_openai
 from memory_redis.snapshots import ConversationInfo, Forgotten, Snapshot
 from memory_redis.telemetry import Event, Hook
 from memory_redis.turns import AsyncTurn, Turn
 from memory_redis.versions import AppendId, Version
 from memory_redis.windows import AllMessages, LastMessages
+from memory_redis.wrapper import with_history
 
 __all__ = [
     "AccessDenied",
@@ -54,9 +61,11 @@ __all__ = [
     "Forgotten",
     "History",
     "HistoryCleared",
+    "HistoryNotSaved",
     "HistoryRolledBack",
     "HistoryTooLarge",
     "Hook",
+    "InvalidAnswer",
     "InvalidId",
     "InvalidMessage",
     "InvalidSetting",
@@ -65,6 +74,7 @@ __all__ = [
     "MaxMessages",
     "MemoryOptions",
     "MemoryRedisError",
+    "MissingKey",
     "NoExpiry",
     "PoolExhausted",
     "RecordError",
@@ -78,6 +88,8 @@ __all__ = [
     "StoredMessage",
     "Turn",
     "TurnAlreadyStored",
+    "TurnReport",
+    "UnansweredCall",
     "UnknownOutcome",
     "UnsupportedFormat",
     "UnsupportedServer",
@@ -86,8 +98,11 @@ __all__ = [
     "WrongType",
     "ai",
     "chat",
+    "from_openai",
     "function",
     "human",
     "system",
+    "to_openai",
     "tool",
+    "with_history",
 ]

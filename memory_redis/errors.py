@@ -4,12 +4,16 @@ MemoryRedisError
 ├── InvalidSetting          a number, name or URL that cannot be meant (also a ValueError)
 ├── InvalidId               a user or conversation id that is no non-empty text (also a TypeError)
 ├── InvalidMessage          a message that cannot be stored (also a ValueError)
+│   └── MissingKey          a dictionary without the key that holds messages (also a KeyError)
 ├── ConflictError           the conversation is not the one that the caller saw
 │   ├── HistoryCleared      it was cleared meanwhile
 │   └── HistoryRolledBack   the server lost what it had acknowledged
 ├── TurnAlreadyStored       an idempotency key was used before, and its turn is gone
 ├── UnknownOutcome          nobody can tell whether an append was stored
 ├── AppendSettled           somebody settled an append as not stored while it was on its way
+├── UnansweredCall          a stored tool call that nobody answered, with `unanswered="raise"`
+├── HistoryNotSaved         a model answered, and its turn could not be stored
+│   └── InvalidAnswer       because the answer is nothing that can be stored (also a ValueError)
 ├── RecordError             what is stored cannot be given back
 │   ├── CorruptRecord       bytes that are no record of this conversation
 │   ├── UnsupportedFormat   a record that a later release wrote
@@ -44,11 +48,15 @@ Outcome = Literal["stored", "not_stored", "unknown"]
 class MemoryRedisError(Exception):
     """Base of every error of this library.
 
-    `outcome` says what became of the messages that the failed call was to store: `"stored"`,
-    `"not_stored"` or `"unknown"`.
+    Attributes:
+        outcome: what became of the messages that the failed call was to store: `"stored"`,
+            `"not_stored"` or `"unknown"`.
+
+        output: what the model answered, where a wrapper raises the error after that; else None.
     """
 
     outcome: Outcome | None = "not_stored"
+    output: Any = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuilt, (type(self), self.args, self.__dict__)
@@ -81,6 +89,13 @@ class InvalidMessage(MemoryRedisError, ValueError):
         place = "" if position is None else f"message {position}: "
         super().__init__(place + (f"{field}: " if field else "") + reason)
         self.reason, self.position, self.field = reason, position, field
+
+
+class MissingKey(InvalidMessage, KeyError):
+    """A dictionary has no key that holds messages, or several that could be meant."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class ConflictError(MemoryRedisError):
@@ -174,6 +189,33 @@ class AppendSettled(MemoryRedisError):
     def __init__(self, conversation: str, append_id: AppendId) -> None:
         super().__init__(f"conversation {conversation}: the append was settled as not stored meanwhile")
         self.conversation, self.append_id = conversation, append_id
+
+
+class UnansweredCall(MemoryRedisError):
+    """The past holds a tool call that nobody answered; the model was not run."""
+
+
+class HistoryNotSaved(MemoryRedisError):
+    """A model answered, and its turn could not be stored.
+
+    Attributes:
+        output: the answer.
+
+        error: why; also the `__cause__`.
+
+        append_id: settles the outcome where that is `"unknown"`, as in `UnknownOutcome`; else None.
+    """
+
+    def __init__(self, error: Exception, output: Any = None) -> None:
+        reason = str(error) if isinstance(error, MemoryRedisError) else type(error).__name__
+        super().__init__(f"the answer was given, but not stored: {reason}")
+        self.error, self.output = error, output
+        self.outcome = error.outcome if isinstance(error, MemoryRedisError) else "not_stored"
+        self.append_id: AppendId | None = getattr(error, "append_id", None)
+
+
+class InvalidAnswer(HistoryNotSaved, ValueError):
+    """A model answered with something that cannot be stored."""
 
 
 class RecordError(MemoryRedisError):

@@ -22,8 +22,13 @@ class _HistoryBase:
     def __init__(self, conversation: Conversation) -> None:
         self._conversation = conversation
 
+    @property
+    def label(self) -> str:
+        """The short hash that stands for the conversation in errors and events; no id."""
+        return self._conversation.keys.label
+
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._conversation.keys.label}>"
+        return f"<{type(self).__name__} {self.label}>"
 
 
 class History(_HistoryBase):
@@ -129,6 +134,7 @@ class History(_HistoryBase):
         on_conflict: OnConflict = "append",
         window: Window | None = None,
         idempotency_key: str | None = None,
+        on_corrupt: OnCorrupt | None = None,
     ) -> Turn:
         """A turn: load on entry, commit what was added on exit, nothing if the block raises.
 
@@ -142,10 +148,12 @@ class History(_HistoryBase):
             idempotency_key: a name for the turn; if it is stored already, `turn.stored` has its
                 messages on entry.
 
+            on_corrupt: `"raise"` or `"skip"`, instead of the memory's.
+
         Raises:
-            InvalidSetting: on_conflict, window or idempotency_key cannot be meant.
+            InvalidSetting: one of these cannot be meant.
         """
-        return Turn(self._conversation, self._driver, on_conflict, window, idempotency_key)
+        return Turn(self._conversation, self._driver, on_conflict, window, idempotency_key, on_corrupt)
 
     def settle(self, append_id: AppendId) -> Version | None:
         """What became of an append whose outcome is open: its version, None if it is not stored.
@@ -252,15 +260,16 @@ class AsyncHistory(_HistoryBase):
         on_conflict: OnConflict = "append",
         window: Window | None = None,
         idempotency_key: str | None = None,
+        on_corrupt: OnCorrupt | None = None,
     ) -> AsyncTurn:
         """A turn: load on entry, commit what was added on exit, nothing if the block raises.
 
         As `History.turn`.
 
         Raises:
-            InvalidSetting: on_conflict, window or idempotency_key cannot be meant.
+            InvalidSetting: one of these cannot be meant.
         """
-        return AsyncTurn(self._conversation, self._driver, on_conflict, window, idempotency_key)
+        return AsyncTurn(self._conversation, self._driver, on_conflict, window, idempotency_key, on_corrupt)
 
     async def settle(self, append_id: AppendId) -> Version | None:
         """What became of an append whose outcome is open: its version, None if it is not stored.

@@ -7,7 +7,7 @@ from typing import Self, Unpack
 
 from memory_redis._engine.channels import AsyncClient, SyncClient
 from memory_redis._engine.conversation import Conversation
-from memory_redis._engine.opening import async_client_driver, async_url_driver, client_driver, url_driver
+from memory_redis._engine.opening import Opening, async_client_driver, client_driver
 from memory_redis._engine.servers import ping
 from memory_redis._engine.settings import Settings
 from memory_redis._engine.users import User
@@ -21,6 +21,12 @@ class _MemoryBase:
     """What both faces share."""
 
     _settings: Settings
+    _opening: Opening | None = None
+
+    def _opened(self) -> Opening:
+        if self._opening is None:
+            raise InvalidSetting("a memory over a client that was passed in has no twin: make it from a URL")
+        return self._opening
 
     def _conversation(self, user_id: str, conversation_id: str) -> Conversation:
         if user_id is None:
@@ -54,6 +60,8 @@ class RedisMemory(_MemoryBase):
         InvalidSetting: one of these cannot be meant.
     """
 
+    _twin: AsyncRedisMemory | None = None
+
     def __init__(self, client: SyncClient, **options: Unpack[MemoryOptions]) -> None:
         self._settings = Settings(**options)
         self._driver = client_driver(client, self._settings.deadline)
@@ -77,8 +85,25 @@ class RedisMemory(_MemoryBase):
         """
         memory = cls.__new__(cls)
         memory._settings = Settings(**options)
-        memory._driver = url_driver(url, max_connections, memory._settings.deadline)
+        memory._opening = Opening(url, max_connections, memory._settings.deadline)
+        memory._driver = memory._opening.driver()
         return memory
+
+    @property
+    def twin(self) -> AsyncRedisMemory:
+        """The asyncio face of the same server with the same settings, connections of its own.
+
+        It is made at the first call, and closed by itself with each event loop.
+
+        Raises:
+            InvalidSetting: this memory was not made from a URL.
+        """
+        if self._twin is None:
+            twin = AsyncRedisMemory.__new__(AsyncRedisMemory)
+            twin._settings, twin._opening, twin._twin = self._settings, self._opened(), self
+            twin._driver = twin._opening.async_driver()
+            self._twin = twin
+        return self._twin
 
     def history(self, user_id: str, conversation_id: str) -> History:
         """A conversation of a user. Nothing is sent.
@@ -168,6 +193,8 @@ class AsyncRedisMemory(_MemoryBase):
         InvalidSetting: one of these cannot be meant.
     """
 
+    _twin: RedisMemory | None = None
+
     def __init__(self, client: AsyncClient, **options: Unpack[MemoryOptions]) -> None:
         self._settings = Settings(**options)
         self._driver = async_client_driver(client, self._settings.deadline)
@@ -189,8 +216,25 @@ class AsyncRedisMemory(_MemoryBase):
         """
         memory = cls.__new__(cls)
         memory._settings = Settings(**options)
-        memory._driver = async_url_driver(url, max_connections, memory._settings.deadline)
+        memory._opening = Opening(url, max_connections, memory._settings.deadline)
+        memory._driver = memory._opening.async_driver()
         return memory
+
+    @property
+    def twin(self) -> RedisMemory:
+        """The sync face of the same server with the same settings, connections of its own.
+
+        It is made at the first call; `twin.close()` closes it.
+
+        Raises:
+            InvalidSetting: this memory was not made from a URL.
+        """
+        if self._twin is None:
+            twin = RedisMemory.__new__(RedisMemory)
+            twin._settings, twin._opening, twin._twin = self._settings, self._opened(), self
+            twin._driver = twin._opening.driver()
+            self._twin = twin
+        return self._twin
 
     def history(self, user_id: str, conversation_id: str) -> AsyncHistory:
         """A conversation of a user. Nothing is sent. As `RedisMemory.history`.

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
-Kind = Literal["append", "load", "conflict", "repeat", "heal", "corrupt", "expiry"]
+Kind = Literal["append", "load", "conflict", "repeat", "heal", "corrupt", "expiry", "settled"]
 
 
 class Event(NamedTuple):
@@ -20,7 +20,8 @@ class Event(NamedTuple):
         kind: `append` (messages were stored), `load`, `conflict` (an append met another version),
             `repeat` (an append was recognised as stored before), `heal` (half of a conversation
             was gone or edited by hand), `corrupt` (a record was left out), `expiry` (an end was
-            set).
+            set), `settled` (a commit that was cancelled has ended; `detail` says how: `stored`,
+            `not_stored` or `unknown`).
 
         conversation: short hash of the conversation's keys; no id.
 
@@ -47,6 +48,7 @@ _logger = logging.getLogger("memory_redis")
 _LEVELS = {
     "conflict": logging.INFO,
     "repeat": logging.INFO,
+    "settled": logging.INFO,
     "heal": logging.WARNING,
     "corrupt": logging.WARNING,
 }

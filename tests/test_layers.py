@@ -10,10 +10,10 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "memory_redis"
 VALUES = {
     *("errors", "versions", "limits", "layouts", "messages", "windows", "expiry", "retention"),
-    *("snapshots", "telemetry", "options"),
+    *("snapshots", "telemetry", "options", "roles"),
 }
-FACES = {"turns", "history", "memory"}
-LAYERS = [VALUES, {"_engine"}, FACES, {"__init__"}, {"testing", "server", "cli", "__main__"}]
+FACES = {"turns", "history", "memory", "exchanges", "runs", "wrapper"}
+LAYERS = [VALUES, {"_engine"}, FACES, {"__init__"}, {"testing", "server", "cli", "__main__", "langchain"}]
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from memory_redis._engine.keys import conversation_keys
@@ -10,6 +11,7 @@ from memory_redis._engine.reading import Reader
 from memory_redis._engine.settings import Settings, check_on_corrupt
 from memory_redis._engine.writing import Writer
 from memory_redis.errors import InvalidSetting
+from memory_redis.messages import StoredMessage
 from memory_redis.options import OnCorrupt
 from memory_redis.windows import Window, check_window
 
@@ -47,6 +49,14 @@ class Conversation:
         if type(size) is not int or not 1 <= size <= 10_000:
             raise InvalidSetting("page_size must be an integer from 1 to 10,000")
         return size
+
+    def check(self, messages: Sequence[StoredMessage]) -> None:
+        """See that messages can be stored, together in one append.
+
+        Raises:
+            InvalidMessage: they cannot.
+        """
+        self.settings.encoder.records(messages, self.keys.owner)
 
     def count(self) -> Plan[int]:
         """How many messages are stored."""

@@ -32,18 +32,6 @@ def client_driver(client: SyncClient, deadline: float) -> Driver:
     return Driver(ClientChannel(client), deadline)
 
 
-def url_driver(url: str, max_connections: int, deadline: float) -> Driver:
-    """The driver of a sync memory with connections of its own.
-
-    Raises:
-        InvalidSetting: the URL or the number cannot be meant.
-    """
-    limit = _check_limit(max_connections)
-    if scheme_of(url) == "fake":
-        return Driver(ClientChannel(fake_client(fake_server(url))), deadline)
-    return Driver(ConnectionChannel(endpoint(url), limit, _patience(url, deadline)), deadline)
-
-
 def async_client_driver(client: AsyncClient, deadline: float) -> AsyncDriver:
     """The driver of an asyncio memory over a client that was passed in.
 
@@ -53,18 +41,34 @@ def async_client_driver(client: AsyncClient, deadline: float) -> AsyncDriver:
     return AsyncDriver(AsyncClientChannel(client), deadline)
 
 
-def async_url_driver(url: str, max_connections: int, deadline: float) -> AsyncDriver:
-    """The driver of an asyncio memory with connections of its own.
+class Opening:
+    """What a memory that was made from a URL needs to make its driver, of either face.
 
     Raises:
         InvalidSetting: the URL or the number cannot be meant.
     """
-    limit, patience = _check_limit(max_connections), _patience(url, deadline)
-    if scheme_of(url) == "fake":
-        make = partial(fake_async_client, fake_server(url))
-        return AsyncDriver(
-            LoopChannel(make, lambda: None, limit=limit, patience=patience, noting=False), deadline
-        )
-    target = endpoint(url)
-    make = partial(own_client, target)
-    return AsyncDriver(LoopChannel(make, target.close, limit=limit, patience=patience), deadline)
+
+    def __init__(self, url: str, max_connections: int, deadline: float) -> None:
+        self._url, self._limit, self._deadline = url, _check_limit(max_connections), deadline
+        self._patience = _patience(url, deadline)
+        self._fake = fake_server(url) if scheme_of(url) == "fake" else None
+        if self._fake is None:
+            endpoint(url)
+
+    def driver(self) -> Driver:
+        """The driver of a sync memory with connections of its own."""
+        if self._fake is not None:
+            return Driver(ClientChannel(fake_client(self._fake)), self._deadline)
+        channel = ConnectionChannel(endpoint(self._url), self._limit, self._patience)
+        return Driver(channel, self._deadline)
+
+    def async_driver(self) -> AsyncDriver:
+        """The driver of an asyncio memory with connections of its own."""
+        limit, patience = self._limit, self._patience
+        if self._fake is not None:
+            make = partial(fake_async_client, self._fake)
+            channel = LoopChannel(make, lambda: None, limit=limit, patience=patience, noting=False)
+        else:
+            target = endpoint(self._url)
+            channel = LoopChannel(partial(own_client, target), target.close, limit=limit, patience=patience)
+        return AsyncDriver(channel, self._deadline)

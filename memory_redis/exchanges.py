@@ -1,0 +1,294 @@
+"""One exchange with a model: load, let it answer, save. What every wrapper does, for any kind of message.
+
+`Exchange` decides and does no I/O; the functions of `runs` walk it over turns: those of a history, or
+what an adapter makes of somebody else's.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, Protocol, Self, TypeVar, get_args
+
+from memory_redis.errors import (
+    ConflictError,
+    HistoryCleared,
+    HistoryNotSaved,
+    InvalidAnswer,
+    InvalidSetting,
+    MemoryRedisError,
+)
+from memory_redis.messages import StoredMessage
+from memory_redis.versions import Version
+
+M = TypeVar("M")
+
+OnConflict = Literal["append", "retry", "raise"]
+SaveInput = Literal["after", "before"]
+Partial = Literal["drop", "keep"]
+OnSaveError = Literal["raise", "log"] | Callable[[HistoryNotSaved], None]
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
+_inside: ContextVar[frozenset[str]] = ContextVar("memory_redis_inside", default=frozenset())
+_logger = logging.getLogger("memory_redis")
+
+
+@dataclass(slots=True)
+class TurnReport:
+    """What became of one call of a wrapped model. Give an empty one to the call, read it afterwards.
+
+    Attributes:
+        tries: how often the model was run, or was about to be.
+
+        saved: whether the turn is stored.
+
+        repeated: the idempotency key was used before, and the answer is the stored one.
+
+        version: of the conversation with the turn; None where it was not saved, or the history has
+            no versions.
+
+        conflict: what the save met, if others had appended meanwhile (`on_conflict="append"`).
+
+        error: why the turn was not saved, where that was not raised.
+    """
+
+    tries: int = 0
+    saved: bool = False
+    repeated: bool = False
+    version: Version | None = None
+    conflict: ConflictError | None = None
+    error: HistoryNotSaved | None = None
+
+    @property
+    def missed(self) -> list[StoredMessage]:
+        """What others had appended while the model ran, the newest 100 at most."""
+        return [] if self.conflict is None else self.conflict.missed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """How a wrapper saves; see `with_history` for what each means.
+
+    Raises:
+        InvalidSetting: one of these cannot be meant.
+    """
+
+    on_conflict: OnConflict = "append"
+    max_tries: int = 2
+    save_input: SaveInput = "after"
+    on_save_error: OnSaveError = "raise"
+    partial: Partial = "drop"
+
+    def __post_init__(self) -> None:
+        for name, kind in (("on_conflict", OnConflict), ("save_input", SaveInput), ("partial", Partial)):
+            if getattr(self, name) not in get_args(kind):
+                raise InvalidSetting(f"{name} must be one of {', '.join(map(repr, get_args(kind)))}")
+        if type(self.max_tries) is not int or not 1 <= self.max_tries <= 100:
+            raise InvalidSetting("max_tries must be an integer from 1 to 100")
+        if self.on_save_error not in ("raise", "log") and not callable(self.on_save_error):
+            raise InvalidSetting('on_save_error must be "raise", "log" or a function of the error')
+
+
+class TurnLike(Protocol[M]):
+    """What an exchange asks of a turn, in either face: `memory_redis.Turn` for one kind of message."""
+
+    @property
+    def stored(self) -> list[M] | None:
+        """The messages of an earlier turn under the same idempotency key."""
+        ...
+
+    @property
+    def version(self) -> Version | None:
+        """The version of the last commit, or of the load."""
+        ...
+
+    @property
+    def conflict(self) -> ConflictError | None:
+        """What a commit met."""
+        ...
+
+    def add(self, *messages: M) -> None:
+        """Put messages aside for the next commit."""
+
+
+class SyncTurn(TurnLike[M], Protocol[M]):
+    """A turn for sync code."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *error: Any) -> None: ...
+
+    def commit(self, *, idempotency_key: str | None = None) -> Any:
+        """Store what was added."""
+        ...
+
+
+class AwaitedTurn(TurnLike[M], Protocol[M]):
+    """A turn for asyncio."""
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(self, *error: Any) -> None: ...
+
+    async def commit(self, *, idempotency_key: str | None = None) -> Any:
+        """Store what was added."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Exchange(Generic[M]):
+    """The decisions of one exchange. No I/O.
+
+    Args:
+        rules: how it is saved.
+
+        new: the messages that the caller brought.
+
+        to_messages: from the model's output to messages; a ValueError says that it is none.
+
+        from_stored: from the messages of a stored turn to an output.
+
+        merge: from the chunks of a stream to an output.
+
+        mark: a message, marked as part of an answer only.
+
+        past: the messages that a turn has loaded, without those at these positions.
+
+        key: the caller's idempotency key.
+
+        label: the conversation, for finding two wrappers nested over one; None for no check.
+
+        report: is filled in.
+    """
+
+    rules: Rules
+    new: Sequence[M]
+    to_messages: Callable[[Any], list[M]]
+    from_stored: Callable[[list[M]], Any]
+    merge: Callable[[list[Any]], Any]
+    mark: Callable[[M], M]
+    past: Callable[[Any, range], list[M]]
+    key: str | None = None
+    label: str | None = None
+    report: TurnReport = field(default_factory=TurnReport)
+    _own: range = range(0)
+    _input_is_stored: bool = False
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """While the model runs: another exchange over the same conversation would store the past again.
+
+        Raises:
+            InvalidSetting: there is one around this one.
+        """
+        outer = _inside.get()
+        if self.label is None:
+            yield
+            return
+        if self.label in outer:
+            raise InvalidSetting("two wrappers are nested over one conversation: one of them would do")
+        token = _inside.set(outer | {self.label})
+        try:
+            yield
+        finally:
+            _inside.reset(token)
+
+    def begin(self, turn: TurnLike[M]) -> bool:
+        """Whether this turn is stored already."""
+        self.report.tries += 1
+        if turn.stored is None:
+            return False
+        self.report.repeated = self.report.saved = True
+        self.report.version = turn.version
+        return True
+
+    def brought(self, turn: TurnLike[M]) -> bool:
+        """Add the input to the turn; whether it is to be stored now, before the model runs.
+
+        Raises:
+            InvalidMessage: it cannot be stored.
+        """
+        if self._input_is_stored or not self.new:
+            return False
+        turn.add(*self.new)
+        return self.rules.save_input == "before"
+
+    @property
+    def input_key(self) -> str | None:
+        """The idempotency key for an input that is stored alone."""
+        return None if self.key is None else f"{self.key}\0input"
+
+    def input_stored(self, turn: TurnLike[M]) -> None:
+        """The input stands in the history now, and is not to be shown to the model as past."""
+        self._input_is_stored = True
+        if turn.version is not None:
+            self._own = range(turn.version.number - len(self.new), turn.version.number)
+
+    def seen(self, turn: Any) -> list[M]:
+        """What the model is shown as past."""
+        return self.past(turn, self._own)
+
+    def answered(self, turn: TurnLike[M], output: Any) -> None:
+        """Add what the model gave.
+
+        Raises:
+            InvalidAnswer: it is nothing that can be stored.
+        """
+        try:
+            turn.add(*self.to_messages(output))
+        except (ValueError, TypeError) as error:
+            raise InvalidAnswer(error, output) from error
+
+    def committed(self, turn: TurnLike[M]) -> bool:
+        """Note a commit; whether another call with the same key had stored its turn before."""
+        report = self.report
+        report.saved, report.version, report.conflict = True, turn.version, turn.conflict
+        report.repeated = turn.version is not None and turn.version.repeated
+        return report.repeated
+
+    def failed(self, error: MemoryRedisError, output: Any, streamed: bool = False) -> float | None:
+        """The seconds to wait before the model is run again; None if its output is to be given back.
+
+        Raises:
+            ConflictError: others had appended, and the rules do not allow for that.
+            HistoryNotSaved: for any other reason.
+        """
+        rules, conflict = self.rules, isinstance(error, ConflictError)
+        if conflict and rules.on_conflict != "append" and not isinstance(error, HistoryCleared):
+            if rules.on_conflict == "retry" and self.report.tries < rules.max_tries and not streamed:
+                longest: float = min(_FIRST_PAUSE * 2.0**self.report.tries, _LONGEST_PAUSE)
+                return random.uniform(0, longest)  # noqa: S311 - spreads load, keeps no secret
+            error.output = output
+            raise error
+        lost = error if isinstance(error, HistoryNotSaved) else HistoryNotSaved(error, output)
+        self.report.error = lost
+        if rules.on_save_error == "raise":
+            error.output = output
+            if conflict or lost is error:
+                raise error
+            raise lost from error
+        if rules.on_save_error == "log":
+            _logger.error("a turn was not saved: %s", lost)
+        else:
+            rules.on_save_error(lost)
+        return None
+
+    def broken_off(self, turn: TurnLike[M], chunks: list[Any]) -> bool:
+        """Add what was delivered of a stream that was abandoned or failed, if it is to be kept."""
+        if self.rules.partial == "drop" or not chunks:
+            return False
+        try:
+            turn.add(*map(self.mark, self.to_messages(self.merge(chunks))))
+        except (ValueError, TypeError) as error:
+            self.not_kept(error)
+            return False
+        return True
+
+    def not_kept(self, error: Exception) -> None:
+        """Part of an answer could not be stored; whoever broke the stream off has an error already."""
+        self.report.error = HistoryNotSaved(error)
+        _logger.error("part of an answer was not saved: %s", self.report.error)

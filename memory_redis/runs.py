@@ -1,0 +1,187 @@
+"""Walks an exchange over turns: a call or a stream, sync or asyncio, the same lines four times.
+
+Nothing here decides anything but the order: load, input, model, answer, commit, and again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator
+from typing import Any, Final
+
+from memory_redis.errors import MemoryRedisError
+from memory_redis.exchanges import AwaitedTurn, Exchange, M, SyncTurn
+
+_END: Final = object()
+
+
+def run(exchange: Exchange[M], open_turn: Callable[[], SyncTurn[M]], model: Callable[[list[M]], Any]) -> Any:
+    """The output of a model, its turn stored.
+
+    Raises:
+        InvalidMessage: the input cannot be stored; the model was not run.
+        ConflictError, HistoryNotSaved: see `Exchange.failed`.
+    """
+    while True:
+        with open_turn() as turn:
+            if exchange.begin(turn):
+                return exchange.from_stored(turn.stored or [])
+            if exchange.brought(turn):
+                turn.commit(idempotency_key=exchange.input_key)
+                exchange.input_stored(turn)
+            past = exchange.seen(turn)
+            with exchange.inside():
+                output = model(past)
+            try:
+                exchange.answered(turn, output)
+                turn.commit()
+            except MemoryRedisError as error:
+                pause = exchange.failed(error, output)
+                if pause is None:
+                    return output
+            else:
+                if not exchange.committed(turn):
+                    return output
+                break
+        time.sleep(pause)
+    with (
+        open_turn() as turn
+    ):  # somebody else's turn stands under the key, and its answer is the one that counts
+        return output if turn.stored is None else exchange.from_stored(turn.stored)
+
+
+async def arun(
+    exchange: Exchange[M],
+    open_turn: Callable[[], AwaitedTurn[M]],
+    model: Callable[[list[M]], Awaitable[Any]],
+) -> Any:
+    """As `run`."""
+    while True:
+        async with open_turn() as turn:
+            if exchange.begin(turn):
+                return exchange.from_stored(turn.stored or [])
+            if exchange.brought(turn):
+                await turn.commit(idempotency_key=exchange.input_key)
+                exchange.input_stored(turn)
+            past = exchange.seen(turn)
+            with exchange.inside():
+                output = await model(past)
+            try:
+                exchange.answered(turn, output)
+                await turn.commit()
+            except MemoryRedisError as error:
+                pause = exchange.failed(error, output)
+                if pause is None:
+                    return output
+            else:
+                if not exchange.committed(turn):
+                    return output
+                break
+        await asyncio.sleep(pause)
+    async with open_turn() as turn:
+        return output if turn.stored is None else exchange.from_stored(turn.stored)
+
+
+def stream(
+    exchange: Exchange[M], open_turn: Callable[[], SyncTurn[M]], model: Callable[[list[M]], Iterator[Any]]
+) -> Generator[Any, None, None]:
+    """The chunks of a model's output as they come; its turn is stored before the stream ends.
+
+    Raises:
+        as `run`, before the first chunk or after the last one.
+    """
+    while True:
+        with open_turn() as turn:
+            if exchange.begin(turn):
+                yield exchange.from_stored(turn.stored or [])
+                return
+            if exchange.brought(turn):
+                turn.commit(idempotency_key=exchange.input_key)
+                exchange.input_stored(turn)
+            past = exchange.seen(turn)
+            chunks: list[Any] = []
+            try:
+                with exchange.inside():
+                    source = iter(model(past))
+                try:
+                    while True:
+                        with exchange.inside():
+                            chunk = next(source, _END)
+                        if chunk is _END:
+                            break
+                        chunks.append(chunk)
+                        yield chunk
+                finally:
+                    if isinstance(source, Generator):
+                        source.close()
+            except BaseException:
+                if exchange.broken_off(turn, chunks):
+                    try:
+                        turn.commit()
+                    except MemoryRedisError as error:
+                        exchange.not_kept(error)
+                raise
+            output = exchange.merge(chunks)
+            try:
+                exchange.answered(turn, output)
+                turn.commit()
+            except MemoryRedisError as error:
+                pause = exchange.failed(error, output, streamed=bool(chunks))
+                if pause is None:
+                    return
+            else:
+                exchange.committed(turn)
+                return
+        time.sleep(pause)
+
+
+async def astream(
+    exchange: Exchange[M],
+    open_turn: Callable[[], AwaitedTurn[M]],
+    model: Callable[[list[M]], AsyncIterator[Any]],
+) -> AsyncGenerator[Any, None]:
+    """As `stream`."""
+    while True:
+        async with open_turn() as turn:
+            if exchange.begin(turn):
+                yield exchange.from_stored(turn.stored or [])
+                return
+            if exchange.brought(turn):
+                await turn.commit(idempotency_key=exchange.input_key)
+                exchange.input_stored(turn)
+            past = exchange.seen(turn)
+            chunks: list[Any] = []
+            try:
+                with exchange.inside():
+                    source = aiter(model(past))
+                try:
+                    while True:
+                        with exchange.inside():
+                            chunk = await anext(source, _END)
+                        if chunk is _END:
+                            break
+                        chunks.append(chunk)
+                        yield chunk
+                finally:
+                    if isinstance(source, AsyncGenerator):
+                        await source.aclose()
+            except BaseException:
+                if exchange.broken_off(turn, chunks):
+                    try:
+                        await turn.commit()
+                    except MemoryRedisError as error:
+                        exchange.not_kept(error)
+                raise
+            output = exchange.merge(chunks)
+            try:
+                exchange.answered(turn, output)
+                await turn.commit()
+            except MemoryRedisError as error:
+                pause = exchange.failed(error, output, streamed=bool(chunks))
+                if pause is None:
+                    return
+            else:
+                exchange.committed(turn)
+                return
+        await asyncio.sleep(pause)

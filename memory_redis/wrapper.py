@@ -1,0 +1,358 @@
+"""`with_history`: a model, given as a plain callable, that remembers its conversations."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from dataclasses import dataclass
+from functools import partial as partial_function
+from functools import update_wrapper
+from typing import Any, TypeVar
+
+from memory_redis.errors import InvalidId, InvalidMessage, InvalidSetting, MissingKey
+from memory_redis.exchanges import Exchange, OnConflict, OnSaveError, Partial, Rules, SaveInput, TurnReport
+from memory_redis.memory import AsyncRedisMemory, RedisMemory
+from memory_redis.messages import StoredMessage
+from memory_redis.options import OnCorrupt
+from memory_redis.roles import messages_of
+from memory_redis.runs import arun, astream, run, stream
+from memory_redis.windows import Unanswered, Window, check_unanswered, check_window, without_unanswered
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keys:
+    """Where messages stand in dictionaries that go in and come out.
+
+    Attributes:
+        input: the key of the new messages in the input.
+
+        history: the key under which the model expects the past.
+
+        output: the key of the answer in the output.
+    """
+
+    input: str | None = None
+    history: str | None = None
+    output: str | None = None
+
+    def new(self, value: Any) -> Any:
+        """The part of an input that is new.
+
+        Raises:
+            InvalidMessage: the input is not a dictionary, or has no such key.
+        """
+        if not isinstance(value, Mapping) or (self.input is None and "role" in value):
+            if self.input is not None or self.history is not None:
+                raise InvalidMessage(f"a dictionary was expected, not a {type(value).__name__}")
+            return value
+        return value[self.key_of(value, self.input, "input")]
+
+    def given(self, value: Any, past: list[Any], new: list[Any]) -> Any:
+        """What the model is given: the input with the past in its place."""
+        if not isinstance(value, Mapping) or (self.input is None and "role" in value):
+            return past + new
+        if self.history is not None:
+            return {**value, self.history: past}
+        return {**value, self.key_of(value, self.input, "input"): past + new}
+
+    def answer(self, output: Any) -> Any:
+        """The part of an output that is to be stored.
+
+        Raises:
+            MissingKey: it has no such key.
+        """
+        if isinstance(output, Mapping) and (self.output is not None or "role" not in output):
+            return output[self.key_of(output, self.output, "output")]
+        if self.output is not None:
+            raise InvalidMessage(f"a dictionary was expected, not a {type(output).__name__}")
+        return output
+
+    @staticmethod
+    def key_of(value: Mapping[str, Any], key: str | None, usual: str) -> str:
+        """The key that is meant: the given one, else the only one, else the usual one.
+
+        Raises:
+            MissingKey: the dictionary does not have it.
+        """
+        if key is None:
+            key = next(iter(value)) if len(value) == 1 else usual
+        if key not in value:
+            raise MissingKey(f"the {usual} has no key {key!r}: say which it is by {usual}_messages_key")
+        return key
+
+
+def merged(chunks: list[Any]) -> Any:
+    """The output that the chunks of a stream amount to: texts are joined, messages stand for themselves."""
+    if all(isinstance(chunk, Mapping) and "role" not in chunk for chunk in chunks):
+        names = dict.fromkeys(name for chunk in chunks for name in chunk)
+        return {name: merged([chunk[name] for chunk in chunks if name in chunk]) for name in names} or []
+    parts: list[Any] = []
+    for chunk in chunks:
+        if isinstance(chunk, str) and parts and isinstance(parts[-1], str):
+            parts[-1] += chunk
+        else:
+            parts.append(chunk)
+    return parts[0] if len(parts) == 1 else parts
+
+
+def marked_partial(message: StoredMessage) -> StoredMessage:
+    """An answer, marked as part of one in `response_metadata`; other messages as they are."""
+    if message.type != "ai":
+        return message
+    metadata = {**message.data.get("response_metadata", {}), "partial": True}
+    return message.model_copy(update={"data": {**message.data, "response_metadata": metadata}})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Remembering:
+    """What the four kinds of wrapped callable share."""
+
+    model: Callable[..., Any]
+    memory: Any
+    keys: Keys
+    rules: Rules
+    window: Window | None
+    unanswered: Unanswered
+    on_corrupt: OnCorrupt
+    as_text: bool | None
+
+    def prepare(
+        self, value: Any, options: dict[str, Any]
+    ) -> tuple[Exchange[StoredMessage], Callable[[], Any], Callable[[list[StoredMessage]], Any]]:
+        """The exchange, what opens a turn of it, and the model with the past as its only argument.
+
+        Raises:
+            InvalidId: it is not said which conversation is meant.
+            InvalidMessage: the input is nothing that can be stored.
+        """
+        history = self._history(options)
+        key, window, report = (options.pop(name, None) for name in ("idempotency_key", "window", "report"))
+        new = messages_of(self.keys.new(value))
+        stored = [message.model_copy(deep=True) for message in new]
+        exchange = Exchange(
+            rules=self.rules,
+            new=stored,
+            to_messages=lambda output: messages_of(self.keys.answer(output), "ai"),
+            from_stored=lambda found: self._as_answered(_answer_in(found, stored)),
+            merge=merged,
+            mark=marked_partial,
+            past=lambda turn, own: without_unanswered(
+                [message for message in turn.messages if message.seq not in own], new, self.unanswered
+            ),
+            key=key,
+            label=history.label,
+            report=TurnReport() if report is None else report,
+        )
+
+        def open_turn() -> Any:
+            return history.turn(
+                on_conflict="append" if self.rules.on_conflict == "append" else "raise",
+                window=self.window if window is None else window,
+                idempotency_key=key,
+                on_corrupt=self.on_corrupt,
+            )
+
+        return exchange, open_turn, lambda past: self.model(self.keys.given(value, past, new), **options)
+
+    def _history(self, options: dict[str, Any]) -> Any:
+        user, conversation, session = (
+            options.pop(name, None) for name in ("user_id", "conversation_id", "session")
+        )
+        if session is not None:
+            if user is not None or conversation is not None:
+                raise InvalidSetting("give user_id and conversation_id, or session, not both")
+            return self.memory.session(session)
+        missing = [
+            name for name, value in (("user_id", user), ("conversation_id", conversation)) if not value
+        ]
+        if missing:
+            raise InvalidId(
+                f"{' and '.join(missing)} must be given: user_id= and conversation_id=, or session="
+            )
+        return self.memory.history(user, conversation)
+
+    def _as_answered(self, messages: list[StoredMessage]) -> Any:
+        """Messages of a stored answer in the form in which the model gives one."""
+        found: Any = messages
+        if len(messages) == 1:
+            [found] = messages
+            plain = found.type == "ai" and found.data.keys() == {"content"} and isinstance(found.content, str)
+            if self.as_text or (self.as_text is None and plain):
+                found = found.text
+        return found if self.keys.output is None else {self.keys.output: found}
+
+
+def _answer_in(stored: list[StoredMessage], new: list[StoredMessage]) -> list[StoredMessage]:
+    """What of a stored turn is the answer: all behind its input."""
+    if stored[: len(new)] == new:
+        return stored[len(new) :]
+    humans = [at for at, message in enumerate(stored) if message.type == "human"]
+    return stored[humans[-1] + 1 :] if humans else stored
+
+
+def _core(model: Any) -> Any:
+    """The function in a callable: without partial arguments, and of an object that is called."""
+    while isinstance(model, partial_function):
+        model = model.func
+    return model if inspect.isroutine(model) or inspect.isclass(model) else type(model).__call__
+
+
+_TEXT = re.compile(r"(?:[\w.]*(?:Iterator|Iterable|Generator)\[)?str\b.*")
+
+
+def _gives_text(function: Any) -> bool | None:
+    """Whether a model gives text, as far as its annotations tell."""
+    found = getattr(function, "__annotations__", {}).get("return")
+    if found is None:
+        return None
+    return (
+        _TEXT.fullmatch("str" if found is str else found if isinstance(found, str) else repr(found))
+        is not None
+    )
+
+
+def with_history(
+    model: Callable[..., T],
+    memory: RedisMemory | AsyncRedisMemory,
+    *,
+    input_messages_key: str | None = None,
+    history_messages_key: str | None = None,
+    output_messages_key: str | None = None,
+    on_conflict: OnConflict = "append",
+    max_tries: int = 2,
+    save_input: SaveInput = "after",
+    on_save_error: OnSaveError = "raise",
+    partial: Partial = "drop",
+    window: Window | None = None,
+    unanswered: Unanswered = "drop",
+    on_corrupt: OnCorrupt = "skip",
+) -> Callable[..., T]:
+    """A model that remembers: loads the conversation, runs the model, stores the turn.
+
+    The result is called as the model is, awaited or iterated as the model is, and gives what the
+    model gives: `chat("Hi", user_id="ann", conversation_id="support-42")`. It takes as input a
+    text, a `StoredMessage`, a dictionary with `role` and `content`, or a list of these; the model
+    then gets the list of what was said before and the new messages, as `StoredMessage`. A
+    dictionary without a role holds them under a key (see below), and the model gets a dictionary.
+
+    A call takes these keywords, and hands all others on to the model:
+
+    - `user_id` and `conversation_id`, or `session`: the conversation;
+    - `idempotency_key`: a second call under the same key gives the stored answer; the model is not
+      run again unless both calls overlap;
+    - `window`: instead of the one given here;
+    - `report`: an empty `TurnReport`, filled in with what became of the turn.
+
+    Args:
+        model: a function, a coroutine function, a generator function or an asynchronous generator
+            function. It gives a text, a message, a dictionary with a role, or a list of these; or
+            a dictionary that has them under a key. A generator's texts are passed on as they come
+            and stored as one message; a stream that is abandoned or fails stores nothing.
+
+        memory: of either face; its twin is used where the model needs the other one.
+
+        input_messages_key: the key of the new messages in a dictionary that goes in. By default
+            its only key, or `"input"`.
+
+        history_messages_key: the key under which the model wants the past. By default it gets past
+            and new messages together.
+
+        output_messages_key: the key of the answer in a dictionary that comes out. By default its
+            only key, or `"output"`.
+
+        on_conflict: what happens if others have appended while the model ran. `"append"` stores
+            the turn after theirs and notes the conflict in the report; `"raise"` stores nothing
+            and raises `ConflictError`; `"retry"` runs the model again on what there is now, with
+            growing pauses, and raises after `max_tries`, or once a part of the answer was passed
+            on.
+
+        max_tries: how often `"retry"` runs the model, the first time included, 1 to 100.
+
+        save_input: `"after"` stores input and answer together, once there is an answer; `"before"`
+            stores the input before the model runs, so that it stays if the model fails.
+
+        on_save_error: what happens if the answer cannot be stored: `"raise"` raises
+            `HistoryNotSaved`, which carries it; `"log"` logs that, and a function is called with
+            it, and the answer is given back all the same. It does not concern conflicts under
+            `"raise"` and `"retry"`.
+
+        partial: `"keep"` stores what was passed on of a stream that was abandoned or failed, with
+            `response_metadata["partial"]` set; `"drop"` stores nothing of it.
+
+        window: what the model sees, instead of the memory's.
+
+        unanswered: whether tool calls in the past that nobody answered are left out (`"drop"`) or
+            shown (`"keep"`), or raise `UnansweredCall` before the model runs (`"raise"`).
+
+        on_corrupt: whether a record that cannot be decoded is left out and reported (`"skip"`) or
+            raises (`"raise"`).
+
+    Raises:
+        InvalidSetting: one of these cannot be meant.
+
+    A call raises:
+        InvalidId, InvalidMessage: before the model runs; MissingKey where a dictionary has no key
+            that could be meant.
+        ConflictError: see `on_conflict`; as `HistoryCleared` if the conversation was cleared while
+            the model ran. `output` has the answer.
+        HistoryNotSaved: see `on_save_error`; as `InvalidAnswer` if the answer is no message.
+    """
+    if not callable(model):
+        raise InvalidSetting("with_history takes a function, a coroutine function or a generator function")
+    function = _core(model)
+    asynchronous = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+    if not isinstance(memory, RedisMemory | AsyncRedisMemory):
+        raise InvalidSetting("with_history takes a RedisMemory or an AsyncRedisMemory")
+    if isinstance(memory, AsyncRedisMemory) is not asynchronous:
+        memory = memory.twin
+    remembering = _Remembering(
+        model=model,
+        memory=memory,
+        keys=Keys(input=input_messages_key, history=history_messages_key, output=output_messages_key),
+        rules=Rules(
+            on_conflict=on_conflict,
+            max_tries=max_tries,
+            save_input=save_input,
+            on_save_error=on_save_error,
+            partial=partial,
+        ),
+        window=None if window is None else check_window(window),
+        unanswered=check_unanswered(unanswered),
+        on_corrupt=on_corrupt,
+        as_text=_gives_text(function),
+    )
+    chat: Any = _wrapped(function, remembering)
+    update_wrapper(chat, model)
+    del chat.__wrapped__  # its keywords are not the model's
+    found: Callable[..., T] = chat
+    return found
+
+
+def _wrapped(function: Any, remembering: _Remembering) -> Any:
+    """A callable of the kind of the model's function."""
+    if inspect.isasyncgenfunction(function):
+
+        def chat_in_parts(value: Any, /, **options: Any) -> AsyncGenerator[Any, None]:
+            return astream(*remembering.prepare(value, options))
+
+        return chat_in_parts
+    if inspect.iscoroutinefunction(function):
+
+        async def chat_later(value: Any, /, **options: Any) -> Any:
+            return await arun(*remembering.prepare(value, options))
+
+        return chat_later
+    if inspect.isgeneratorfunction(function):
+
+        def chat_by_and_by(value: Any, /, **options: Any) -> Generator[Any, None, None]:
+            return stream(*remembering.prepare(value, options))
+
+        return chat_by_and_by
+
+    def chat(value: Any, /, **options: Any) -> Any:
+        return run(*remembering.prepare(value, options))
+
+    return chat
