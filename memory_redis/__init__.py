@@ -3,6 +3,7 @@
 from memory_redis.errors import (
     AccessDenied,
     AppendSettled,
+    AsyncOnly,
     ConflictError,
     CorruptRecord,
     HistoryCleared,
@@ -51,6 +52,7 @@ __all__ = [
     "AppendId",
     "AppendSettled",
     "AsyncHistory",
+    "AsyncOnly",
     "AsyncRedisMemory",
     "AsyncTurn",
     "ConflictError",

@@ -3,6 +3,7 @@
 MemoryRedisError
 ├── InvalidSetting          a number, name or URL that cannot be meant (also a ValueError)
 ├── InvalidId               a user or conversation id that is no non-empty text (also a TypeError)
+├── AsyncOnly               something for asyncio in a call that is not awaited (also a TypeError)
 ├── InvalidMessage          a message that cannot be stored (also a ValueError)
 │   └── MissingKey          a dictionary without the key that holds messages (also a KeyError)
 ├── ConflictError           the conversation is not the one that the caller saw
@@ -76,6 +77,10 @@ class InvalidSetting(MemoryRedisError, ValueError):
 
 class InvalidId(MemoryRedisError, TypeError):
     """A user or conversation id that is not a non-empty text."""
+
+
+class AsyncOnly(MemoryRedisError, TypeError):
+    """Something that only asyncio can use was met in a call that is not awaited."""
 
 
 class InvalidMessage(MemoryRedisError, ValueError):

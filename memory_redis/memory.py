@@ -23,6 +23,11 @@ class _MemoryBase:
     _settings: Settings
     _opening: Opening | None = None
 
+    @property
+    def has_twin(self) -> bool:
+        """Whether there is a `twin`: the memory was made from a URL."""
+        return self._opening is not None
+
     def _opened(self) -> Opening:
         if self._opening is None:
             raise InvalidSetting("a memory over a client that was passed in has no twin: make it from a URL")

@@ -136,7 +136,7 @@ class _Remembering:
             rules=self.rules,
             new=stored,
             to_messages=lambda output: messages_of(self.keys.answer(output), "ai"),
-            from_stored=lambda found: self._as_answered(_answer_in(found, stored)),
+            from_stored=lambda found: self._as_answered(answer_in(found, stored)),
             merge=merged,
             mark=marked_partial,
             past=lambda turn, own: without_unanswered(
@@ -185,7 +185,7 @@ class _Remembering:
         return found if self.keys.output is None else {self.keys.output: found}
 
 
-def _answer_in(stored: list[StoredMessage], new: list[StoredMessage]) -> list[StoredMessage]:
+def answer_in(stored: list[StoredMessage], new: list[StoredMessage]) -> list[StoredMessage]:
     """What of a stored turn is the answer: all behind its input."""
     if stored[: len(new)] == new:
         return stored[len(new) :]

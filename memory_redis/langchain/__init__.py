@@ -1,0 +1,11 @@
+"""LangChain on this memory: a runnable that remembers, a chat message history, and their messages.
+
+Needs langchain-core: `pip install memory-redis[langchain]`. Nothing here needs the history classes
+that langchain-core has deprecated.
+"""
+
+from memory_redis.langchain.history import RedisChatMessageHistory
+from memory_redis.langchain.messages import from_langchain, to_langchain
+from memory_redis.langchain.runnable import RunnableWithMessageHistory
+
+__all__ = ["RedisChatMessageHistory", "RunnableWithMessageHistory", "from_langchain", "to_langchain"]

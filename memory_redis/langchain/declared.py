@@ -1,0 +1,108 @@
+"""What a `RunnableWithMessageHistory` is made of, and what it says of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import (
+    ConfigurableFieldSpec,
+    Runnable,
+    RunnableConfig,
+    RunnableLambda,
+    RunnableSerializable,
+)
+from langchain_core.runnables.config import merge_configs
+from langchain_core.runnables.graph import Graph
+from langchain_core.runnables.utils import get_unique_config_specs
+from pydantic import ConfigDict, Field, PrivateAttr, RootModel, create_model
+
+from memory_redis.exchanges import OnConflict, OnSaveError, Partial, Rules, SaveInput
+from memory_redis.langchain.sessions import Sessions
+from memory_redis.options import OnCorrupt
+from memory_redis.windows import Unanswered, Window
+from memory_redis.wrapper import Keys
+
+ConfigFactory = Callable[[RunnableConfig], RunnableConfig]
+
+
+class Declared(RunnableSerializable[Any, Any]):
+    """The fields and the schemas; running is the subclass's."""
+
+    runnable: Runnable[Any, Any]
+    get_session_history: Any
+    input_messages_key: str | None = None
+    output_messages_key: str | None = None
+    history_messages_key: str | None = None
+    history_factory_config: Sequence[ConfigurableFieldSpec] | None = None
+    on_conflict: OnConflict = "append"
+    max_tries: int = 2
+    save_input: SaveInput = "after"
+    on_save_error: OnSaveError = "raise"
+    partial: Partial = "drop"
+    window: Window | None = None
+    unanswered: Unanswered = "drop"
+    on_corrupt: OnCorrupt = "skip"
+    kwargs: Mapping[str, Any] = Field(default_factory=dict)
+    config: RunnableConfig = Field(default_factory=lambda: RunnableConfig())
+    config_factories: list[ConfigFactory] = Field(default_factory=list)
+    custom_input_type: Any | None = None
+    custom_output_type: Any | None = None
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, protected_namespaces=())
+
+    _keys: Keys = PrivateAttr()
+    _rules: Rules = PrivateAttr()
+    _sessions: Sessions = PrivateAttr()
+    _call: RunnableLambda[Any, Any] = PrivateAttr()
+
+    @property
+    def InputType(self) -> Any:  # noqa: N802 - LangChain's name
+        """What goes in."""
+        if self.custom_input_type is not None:
+            return self.custom_input_type
+        return Sequence[BaseMessage] if self.input_messages_key is None else dict[str, Any]
+
+    @property
+    def OutputType(self) -> Any:  # noqa: N802 - LangChain's name
+        """What comes out: what comes out of the inner runnable."""
+        return self.runnable.OutputType if self.custom_output_type is None else self.custom_output_type
+
+    def get_input_schema(self, config: RunnableConfig | None = None) -> Any:
+        """The input as a pydantic model: messages, or a dictionary with the key of the new ones."""
+        name = self.get_name("Input")
+        if self.custom_input_type is not None:
+            return super().get_input_schema(config)
+        if self.input_messages_key is None:
+            return create_model(name, __base__=RootModel[Sequence[BaseMessage]])
+        kind: Any = Sequence[BaseMessage]
+        if self.history_messages_key is not None:
+            kind = str | BaseMessage | Sequence[BaseMessage]
+        fields: Any = {self.input_messages_key: (kind, ...)}
+        return create_model(name, **fields)
+
+    def get_output_schema(self, config: RunnableConfig | None = None) -> Any:
+        """The output as a pydantic model: that of the inner runnable."""
+        if self.custom_output_type is not None:
+            return super().get_output_schema(config)
+        return self.runnable.get_output_schema(merge_configs(self.config, config))
+
+    @property
+    def config_specs(self) -> list[ConfigurableFieldSpec]:
+        """What a config may say: the conversation, and what the inner runnable knows."""
+        return get_unique_config_specs([*self.runnable.config_specs, *self._sessions.source.specs])
+
+    def get_graph(self, config: RunnableConfig | None = None) -> Graph:
+        """The graph of the inner runnable; no history is opened."""
+        return self.runnable.get_graph(merge_configs(self.config, config))
+
+    @classmethod
+    def is_lc_serializable(cls) -> bool:
+        """It is not: a memory or a function cannot be read back from JSON."""
+        return False
+
+    def __repr__(self) -> str:
+        return f"{self.get_name()}(runnable={self.runnable.get_name()})"
+
+    __str__ = __repr__

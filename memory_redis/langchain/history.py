@@ -1,0 +1,222 @@
+"""`RedisChatMessageHistory`: a conversation with the methods of LangChain's chat message histories."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import Any, Final, Self
+
+import anyio.to_thread
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+
+from memory_redis.errors import AsyncOnly, InvalidMessage, InvalidSetting
+from memory_redis.expiry import NoExpiry, SlidingExpiry
+from memory_redis.history import AsyncHistory, History
+from memory_redis.langchain.messages import from_langchain, to_langchain
+from memory_redis.memory import AsyncRedisMemory, RedisMemory
+
+_LABELS: Final = {"human": "Human", "ai": "AI", "system": "System", "tool": "Tool", "function": "Function"}
+
+
+class RedisChatMessageHistory:
+    """A conversation with the methods of LangChain's chat message histories.
+
+    A replacement for the class of that name in LangChain's community package: the same arguments
+    and methods, with appends that are stored whole and once. It does not read what that class has
+    stored. Making one does no I/O; all that are made with the same URL, prefix and ttl share their
+    connections. The asynchronous methods are native, without worker threads.
+
+    `len()`, `str()` and `messages` ask the server; `bool()` and `repr()` do not.
+
+    Args:
+        session_id: the conversation, for applications that have one id only.
+
+        url: of the server, as for `RedisMemory.from_url`.
+
+        key_prefix: begins every key: the namespace of `RedisMemory`.
+
+        ttl: seconds after the last append at which the conversation ends; None or 0 for never.
+
+        user_id, conversation_id: the conversation, instead of `session_id`.
+
+        memory: a memory to use instead of one for url, key_prefix and ttl.
+
+    Raises:
+        InvalidSetting: one of these cannot be meant, or it is not clear which conversation is.
+        InvalidId: an id is not a non-empty text.
+    """
+
+    def __init__(
+        self,
+        session_id: str | None = None,
+        url: str = "redis://localhost:6379/0",
+        key_prefix: str = "memory",
+        ttl: int | None = None,
+        *,
+        user_id: str | None = None,
+        conversation_id: str | None = None,
+        memory: RedisMemory | AsyncRedisMemory | None = None,
+    ) -> None:
+        if memory is None:
+            memory = _memory(url, key_prefix, ttl)
+        elif (url, key_prefix, ttl) != ("redis://localhost:6379/0", "memory", None):
+            raise InvalidSetting("give a memory, or url, key_prefix and ttl, not both")
+        self._memory = memory
+        self._history, self._ahistory = _histories(memory, session_id, user_id, conversation_id)
+
+    @classmethod
+    def of(cls, memory: RedisMemory | AsyncRedisMemory, **ids: Any) -> Self:
+        """The history of a conversation in a memory; `ids` as for the constructor."""
+        return cls(memory=memory, **ids)
+
+    @property
+    def history(self) -> History | None:
+        """The conversation, for sync code; None over an asyncio client that was passed in."""
+        return self._history
+
+    @property
+    def ahistory(self) -> AsyncHistory | None:
+        """The conversation, for asyncio; None over a sync client that was passed in."""
+        return self._ahistory
+
+    def _sync(self) -> History:
+        if self._history is None:
+            raise AsyncOnly("a memory over an asyncio client serves awaited calls only")
+        return self._history
+
+    @property
+    def messages(self) -> list[BaseMessage]:
+        """The messages that the memory's window shows, oldest first; a list of its own.
+
+        Records that cannot be decoded are left out and reported to the memory's hooks.
+        """
+        return list(map(to_langchain, self._sync().load(on_corrupt="skip").messages))
+
+    @messages.setter
+    def messages(self, messages: Sequence[BaseMessage]) -> None:
+        raise NotImplementedError("messages are added by add_messages and removed by clear")
+
+    async def aget_messages(self) -> list[BaseMessage]:
+        """As `messages`."""
+        if self._ahistory is None:
+            return await anyio.to_thread.run_sync(lambda: self.messages)
+        return list(map(to_langchain, (await self._ahistory.load(on_corrupt="skip")).messages))
+
+    def add_messages(self, messages: Sequence[BaseMessage]) -> None:
+        """Store messages at the end: all or none, side by side, once. None at all is no call.
+
+        Raises:
+            InvalidMessage: one cannot be stored; none was.
+        """
+        if messages:
+            self._sync().append(*_stored(messages))
+
+    async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
+        """As `add_messages`."""
+        if not messages:
+            return
+        if self._ahistory is None:
+            await anyio.to_thread.run_sync(self.add_messages, messages)
+        else:
+            await self._ahistory.append(*_stored(messages))
+
+    def add_message(self, message: BaseMessage) -> None:
+        """Store one message; several at once cost no more, see `add_messages`."""
+        self.add_messages([message])
+
+    def add_user_message(self, message: HumanMessage | str) -> None:
+        """Store what the user said."""
+        self.add_messages([HumanMessage(content=message) if isinstance(message, str) else message])
+
+    def add_ai_message(self, message: AIMessage | str) -> None:
+        """Store what the model said."""
+        self.add_messages([AIMessage(content=message) if isinstance(message, str) else message])
+
+    def clear(self) -> None:
+        """Remove all messages."""
+        self._sync().clear()
+
+    async def aclear(self) -> None:
+        """As `clear`."""
+        if self._ahistory is None:
+            await anyio.to_thread.run_sync(self.clear)
+        else:
+            await self._ahistory.clear()
+
+    def __len__(self) -> int:
+        return self._sync().count()
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __str__(self) -> str:
+        return "\n".join(map(_line, self.messages))
+
+    def __repr__(self) -> str:
+        either: Any = self._history or self._ahistory
+        return f"<{type(self).__name__} {either.label}>"
+
+
+def _line(message: BaseMessage) -> str:
+    label = getattr(message, "role", None) or _LABELS.get(message.type, message.type)
+    return f"{label}: {message.text}"
+
+
+def _stored(messages: Sequence[BaseMessage]) -> list[Any]:
+    for at, message in enumerate(messages):
+        if not isinstance(message, BaseMessage):
+            raise InvalidMessage(f"a {type(message).__name__} is no LangChain message", position=at)
+    return list(map(from_langchain, messages))
+
+
+def _histories(
+    memory: RedisMemory | AsyncRedisMemory,
+    session_id: str | None,
+    user_id: str | None,
+    conversation_id: str | None,
+) -> tuple[History | None, AsyncHistory | None]:
+    """The conversation in both faces, as far as the memory has them."""
+    faces: list[Any] = []
+    for kind in (RedisMemory, AsyncRedisMemory):
+        face: Any = memory if isinstance(memory, kind) else memory.twin if memory.has_twin else None
+        if face is None:
+            faces.append(None)
+        elif session_id is not None:
+            if user_id is not None or conversation_id is not None:
+                raise InvalidSetting("give session_id, or user_id and conversation_id, not both")
+            faces.append(face.session(session_id))
+        elif user_id is None or conversation_id is None:
+            raise InvalidSetting("give session_id, or user_id and conversation_id")
+        else:
+            faces.append(face.history(user_id, conversation_id))
+    return faces[0], faces[1]
+
+
+_memories: weakref.WeakValueDictionary[tuple[str, str, int], RedisMemory] = weakref.WeakValueDictionary()
+_making = threading.Lock()
+
+
+def _memory(url: str, key_prefix: str, ttl: int | None) -> RedisMemory:
+    """One memory for all histories with these settings, for as long as there is one of them."""
+    if ttl is not None and (isinstance(ttl, bool) or not isinstance(ttl, int) or ttl < 0):
+        raise InvalidSetting("ttl must be a number of whole seconds, 0 or None for no end")
+    settings = (url, key_prefix, ttl or 0)
+    with _making:
+        memory = _memories.get(settings)
+        if memory is None:
+            expiry = SlidingExpiry(seconds=ttl) if ttl else NoExpiry()
+            memory = _memories[settings] = RedisMemory.from_url(url, namespace=key_prefix, expiry=expiry)
+        return memory
+
+
+def _is_one_of_langchains() -> None:
+    """Let isinstance() agree, for as long as langchain-core has the class."""
+    try:
+        from langchain_core.chat_history import BaseChatMessageHistory
+    except ImportError:
+        return
+    BaseChatMessageHistory.register(RedisChatMessageHistory)
+
+
+_is_one_of_langchains()

@@ -1,0 +1,186 @@
+"""Messages of langchain-core as stored messages, and back.
+
+Fields are read one by one and copied. A dump would turn objects inside them into dictionaries without
+a word; LangChain's loader would make objects of dictionaries that look like constructors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from types import NoneType
+from typing import Any, Final, cast
+
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    ChatMessage,
+    ChatMessageChunk,
+    FunctionMessage,
+    FunctionMessageChunk,
+    HumanMessage,
+    HumanMessageChunk,
+    RemoveMessage,
+    SystemMessage,
+    SystemMessageChunk,
+    ToolMessage,
+    ToolMessageChunk,
+)
+from pydantic import ValidationError
+
+from memory_redis import InvalidMessage, StoredMessage
+
+_CLASSES: Final[Mapping[str, type[BaseMessage]]] = {
+    "human": HumanMessage,
+    "ai": AIMessage,
+    "system": SystemMessage,
+    "tool": ToolMessage,
+    "function": FunctionMessage,
+    "chat": ChatMessage,
+    "remove": RemoveMessage,
+}
+_STORABLE: Final[Mapping[str, type[BaseMessage]]] = {
+    **_CLASSES,
+    "HumanMessageChunk": HumanMessageChunk,
+    "AIMessageChunk": AIMessageChunk,
+    "SystemMessageChunk": SystemMessageChunk,
+    "ToolMessageChunk": ToolMessageChunk,
+    "FunctionMessageChunk": FunctionMessageChunk,
+    "ChatMessageChunk": ChatMessageChunk,
+}
+_SCALARS: Final = frozenset({str, int, float, bool, bytes, NoneType})
+_DEEPEST: Final = 100
+"""Far beyond what an append takes; it ends lists that hold themselves."""
+
+
+class _Unstorable(Exception):
+    """A value that cannot be stored; the path is put together on the way out."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.path: list[str] = []
+
+
+def from_langchain(message: BaseMessage) -> StoredMessage:
+    """A message of LangChain as it is stored; it shares nothing with the one given.
+
+    A chunk becomes a message: `tool_call_chunks` and `chunk_position` go. A message of a subclass is
+    stored as its base class, with the fields that were added and not excluded from dumps. Tuples
+    become lists, and `example=False`, which LangChain once wrote everywhere, goes.
+
+    Raises:
+        InvalidMessage: the message is of no class that LangChain defines, or has a type of its own;
+            or a field holds what cannot be stored, such as a model, a dataclass, an enum, a date or a
+            message (`field` is its path), or a value of the wrong kind.
+    """
+    if not isinstance(message, BaseMessage):
+        raise InvalidMessage(f"a {type(message).__name__} is no message of LangChain")
+    held = vars(message)
+    kind = held.get("type")
+    base = _STORABLE.get(kind) if isinstance(kind, str) else None
+    if base is None or not isinstance(message, base):
+        raise InvalidMessage(f"a {type(message).__name__} of this type is not known here", field="type")
+    fields = type(message).model_fields
+    data = {name: value for name, value in held.items() if name in fields and not fields[name].exclude}
+    data = _plain(data | (message.model_extra or {}))
+    try:
+        return StoredMessage.model_validate({"type": kind, "data": data})
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise InvalidMessage(first["msg"].removeprefix("Value error, "), field=where or None) from None
+
+
+def to_langchain(message: StoredMessage) -> BaseMessage:
+    """A stored message as LangChain's class for its type; it shares nothing with the one given.
+
+    What LangChain's own constructors would refuse or leave out (a status of another name, usage
+    without a total, further keys of a tool call) is handed over as it stands: one odd field makes no
+    history unreadable. Tool calls get the keys that they lack.
+
+    Raises:
+        CorruptRecord: the message was loaded, and its record holds no data of a message.
+        InvalidMessage: the message was made by hand, of values that cannot be stored.
+    """
+    made_of = _CLASSES[message.type]
+    fields = made_of.model_fields
+    data = {"content": "", **_plain(message.data)}
+    usage = data.pop("usage_metadata", None) if made_of is AIMessage else None
+    calls, invalid = _take_calls(data) if made_of is AIMessage else ([], [])
+    known = {name: value for name, value in data.items() if name in fields and name != "type"}
+    try:
+        made = made_of(**known)
+    except (TypeError, ValueError):
+        made = made_of.model_construct(**known)
+    if isinstance(made, AIMessage):
+        if usage is not None:
+            made.usage_metadata = usage
+        if calls or invalid:  # else LangChain has read them from additional_kwargs, if there were any
+            made.tool_calls, made.invalid_tool_calls = calls, invalid
+    # Not by the constructor: a field may have the name of one of its parameters.
+    extra = {name: value for name, value in data.items() if name not in fields}
+    cast(dict[str, Any], made.model_extra).update(extra)
+    made.model_fields_set.update(extra)
+    return made
+
+
+def _take_calls(data: dict[str, Any]) -> tuple[list[Any], list[Any]]:
+    """Take the tool calls out of the data, each with every key that LangChain's code asks for."""
+    calls = [
+        {"name": "", "args": {}, "id": None, "type": "tool_call"} | call
+        for call in data.pop("tool_calls", ())
+    ]
+    invalid = [
+        {"name": None, "args": None, "id": None, "error": None, "type": "invalid_tool_call"} | call
+        for call in data.pop("invalid_tool_calls", ())
+    ]
+    return calls, invalid
+
+
+def _plain(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of the data in which nothing that can change is shared.
+
+    Raises:
+        InvalidMessage: it holds something that cannot be stored.
+    """
+    try:
+        return cast(dict[str, Any], _copied(data, 0, {}))
+    except _Unstorable as error:
+        raise InvalidMessage(error.reason, field=".".join(["data", *error.path])) from None
+
+
+def _copied(value: Any, depth: int, done: dict[int, Any]) -> Any:
+    kind = type(value)
+    if kind in _SCALARS:
+        return value
+    if id(value) in done:  # what stands in many places is copied once: else a few lists could fill memory
+        return done[id(value)]
+    if depth > _DEEPEST:
+        raise _Unstorable(f"nested deeper than {_DEEPEST}")
+    copy: Any
+    if isinstance(value, dict):
+        copy = {_key(key): _inside(key, item, depth, done) for key, item in value.items()}
+    elif kind is tuple or isinstance(value, list):
+        copy = [_inside(str(at), item, depth, done) for at, item in enumerate(value)]
+    elif isinstance(value, str) and not isinstance(value, Enum):
+        return str.__str__(value)
+    else:
+        raise _Unstorable(f"a {kind.__name__} cannot be stored")
+    done[id(value)] = copy
+    return copy
+
+
+def _key(key: Any) -> str:
+    if type(key) is not str:
+        raise _Unstorable(f"a key that is a {type(key).__name__}, not a text")
+    return key
+
+
+def _inside(name: str, value: Any, depth: int, done: dict[int, Any]) -> Any:
+    try:
+        return _copied(value, depth + 1, done)
+    except _Unstorable as error:
+        error.path.insert(0, name)
+        raise

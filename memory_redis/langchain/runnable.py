@@ -1,0 +1,315 @@
+"""`RunnableWithMessageHistory`: a LangChain runnable that remembers its conversations.
+
+Our own `Runnable`, with the arguments of the class of that name in langchain-core and built on what
+is public there: a `RunnableLambda` runs a call, a `RunnableGenerator` a stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import aclosing
+from typing import Any, cast
+
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import ConfigurableFieldSpec, RunnableConfig, RunnableGenerator, RunnableLambda
+from langchain_core.runnables.base import coerce_to_runnable
+from langchain_core.runnables.config import get_config_list, merge_configs
+
+from memory_redis.errors import InvalidSetting
+from memory_redis.exchanges import Exchange, OnConflict, OnSaveError, Partial, Rules, SaveInput, TurnReport
+from memory_redis.langchain.declared import Declared
+from memory_redis.langchain.sessions import FactorySessions, MemorySessions, Sessions, store_of
+from memory_redis.langchain.values import merged, messages_in, messages_out
+from memory_redis.memory import AsyncRedisMemory, RedisMemory
+from memory_redis.options import OnCorrupt
+from memory_redis.runs import arun, astream, run, stream
+from memory_redis.windows import Unanswered, Window, check_unanswered, check_window
+from memory_redis.wrapper import Keys, answer_in
+
+
+class RunnableWithMessageHistory(Declared):
+    """A runnable that remembers: loads the conversation, runs the inner runnable, stores the turn.
+
+    The conversation is named by the config of a call: with a memory by
+    `{"configurable": {"user_id": …, "conversation_id": …}}` or `{"configurable": {"session_id": …}}`,
+    with a function by the keys of `history_factory_config`. Further keys of `configurable`:
+
+    - `idempotency_key`: a second call under the same key gives the stored answer;
+    - `window`: what the runnable sees, instead of the one given here;
+    - `turn_report`: an empty `TurnReport`, filled in with what became of the turn.
+
+    Inner code finds the history as `configurable["message_history"]`.
+
+    Args:
+        runnable: a chat model, a plain model, a chain, or any other runnable or function that takes
+            a list of messages, or a dictionary, and gives a text, messages, or a dictionary.
+
+        get_session_history: a `RedisMemory` or `AsyncRedisMemory`; or a function, also an
+            asynchronous one, that gives a `History`, an `AsyncHistory`, a `RedisChatMessageHistory`
+            or any other chat message history.
+
+        input_messages_key, output_messages_key, history_messages_key: as for `with_history`.
+
+        history_factory_config: the keys that the function wants, by default `session_id` alone.
+
+        on_conflict, max_tries, save_input, on_save_error, partial, window, unanswered, on_corrupt: as
+            for `with_history`. Histories of other libraries know no versions, and serve with
+            `on_conflict="append"` and without an idempotency key only.
+
+        kwargs: keywords for the inner runnable, as those that a call is given.
+
+        config, config_factories: merged under the config of each call.
+
+        custom_input_type, custom_output_type: what the schemas say, instead of what can be known.
+
+    Raises:
+        InvalidSetting: one of these cannot be meant.
+
+    A call raises:
+        InvalidSetting, InvalidId: the config does not say which conversation is meant.
+        AsyncOnly: something asynchronous is needed in a call that is not awaited.
+        and what the result of `with_history` raises.
+    """
+
+    def __init__(
+        self,
+        runnable: Any,
+        get_session_history: RedisMemory | AsyncRedisMemory | Callable[..., Any],
+        *,
+        input_messages_key: str | None = None,
+        output_messages_key: str | None = None,
+        history_messages_key: str | None = None,
+        history_factory_config: Sequence[ConfigurableFieldSpec] | None = None,
+        on_conflict: OnConflict = "append",
+        max_tries: int = 2,
+        save_input: SaveInput = "after",
+        on_save_error: OnSaveError = "raise",
+        partial: Partial = "drop",
+        window: Window | None = None,
+        unanswered: Unanswered = "drop",
+        on_corrupt: OnCorrupt = "skip",
+        config: RunnableConfig | None = None,
+        **others: Any,
+    ) -> None:
+        rules = Rules(
+            on_conflict=on_conflict,
+            max_tries=max_tries,
+            save_input=save_input,
+            on_save_error=on_save_error,
+            partial=partial,
+        )
+        declared: dict[str, Any] = {
+            "runnable": coerce_to_runnable(runnable),
+            "get_session_history": get_session_history,
+            "input_messages_key": input_messages_key,
+            "output_messages_key": output_messages_key,
+            "history_messages_key": history_messages_key,
+            "history_factory_config": history_factory_config,
+            "on_conflict": on_conflict,
+            "max_tries": max_tries,
+            "save_input": save_input,
+            "on_save_error": on_save_error,
+            "partial": partial,
+            "window": None if window is None else check_window(window),
+            "unanswered": check_unanswered(unanswered),
+            "on_corrupt": on_corrupt,
+        }
+        super().__init__(**declared, **others)
+        self.config = config or {}  # pydantic would leave out keys that it does not know
+        self._rules = rules
+        self._keys = Keys(input=input_messages_key, history=history_messages_key, output=output_messages_key)
+        if isinstance(get_session_history, RedisMemory | AsyncRedisMemory):
+            if history_factory_config:
+                raise InvalidSetting("history_factory_config is for a function, not for a memory")
+            self._sessions = Sessions(MemorySessions(get_session_history))
+        else:
+            self._sessions = Sessions(FactorySessions(get_session_history, history_factory_config))
+        self._call = RunnableLambda(self._run, self._arun)
+
+    # -- running -----------------------------------------------------------------------------------
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """The inner runnable's output; the turn is stored before it is given."""
+        config = self._merged(config)
+        config["configurable"]["message_history"] = self._sessions.history(config["configurable"])
+        return self._call.invoke(input, config, **{**self.kwargs, **kwargs})
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """As `invoke`."""
+        config = self._merged(config)
+        config["configurable"]["message_history"] = await self._sessions.ahistory(config["configurable"])
+        return await self._call.ainvoke(input, config, **{**self.kwargs, **kwargs})
+
+    def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:
+        """The chunks of the inner runnable's output as they come; the turn is stored before the end."""
+        yield from self.transform(iter([input]), config, **kwargs)
+
+    async def astream(
+        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> AsyncIterator[Any]:
+        """As `stream`."""
+
+        async def inputs() -> AsyncIterator[Any]:
+            yield input
+
+        async with aclosing(self.atransform(inputs(), config, **kwargs)) as chunks:  # type: ignore[type-var]
+            async for chunk in chunks:
+                yield chunk
+
+    def transform(
+        self, input: Iterator[Any], config: RunnableConfig | None = None, **kwargs: Any
+    ) -> Iterator[Any]:
+        """As `stream`, of an input that comes in chunks."""
+        config = self._merged(config)
+        config["configurable"]["message_history"] = self._sessions.history(config["configurable"])
+        running: list[Any] = []
+
+        def answer(inputs: Iterator[Any], config: RunnableConfig, **options: Any) -> Iterator[Any]:
+            exchange, store, given = self._exchange(merged(list(inputs)), config)
+            chunks = stream(
+                exchange,
+                self._opening(store.open, config),
+                lambda past: self.runnable.stream(given(past), config, **options),
+            )
+            running.append(chunks)
+            yield from chunks
+
+        try:
+            generator: RunnableGenerator[Any, Any] = RunnableGenerator(cast(Any, answer))
+            yield from generator.transform(input, config, **{**self.kwargs, **kwargs})
+        finally:
+            for chunks in running:  # the generator above leaves an abandoned one to the collector
+                chunks.close()
+
+    async def atransform(
+        self, input: AsyncIterator[Any], config: RunnableConfig | None = None, **kwargs: Any
+    ) -> AsyncIterator[Any]:
+        """As `transform`."""
+        config = self._merged(config)
+        config["configurable"]["message_history"] = await self._sessions.ahistory(config["configurable"])
+
+        async def answer(
+            inputs: AsyncIterator[Any], config: RunnableConfig, **options: Any
+        ) -> AsyncIterator[Any]:
+            exchange, store, given = self._exchange(merged([chunk async for chunk in inputs]), config)
+            chunks = astream(
+                exchange,
+                self._opening(store.aopen, config),
+                lambda past: self.runnable.astream(given(past), config, **options),
+            )
+            async with aclosing(chunks):
+                async for chunk in chunks:
+                    yield chunk
+
+        generator: RunnableGenerator[Any, Any] = RunnableGenerator(cast(Any, answer))
+        chunks: Any = generator.atransform(input, config, **{**self.kwargs, **kwargs})
+        async with aclosing(chunks):
+            async for chunk in chunks:
+                yield chunk
+
+    def batch(
+        self,
+        inputs: list[Any],
+        config: RunnableConfig | list[RunnableConfig] | None = None,
+        *,
+        return_exceptions: bool = False,
+        **kwargs: Any,
+    ) -> list[Any]:
+        """The outputs for several inputs, run side by side: a turn each."""
+        if not return_exceptions:
+            self._check_all(config, len(inputs))
+        return super().batch(inputs, config, return_exceptions=return_exceptions, **kwargs)
+
+    async def abatch(
+        self,
+        inputs: list[Any],
+        config: RunnableConfig | list[RunnableConfig] | None = None,
+        *,
+        return_exceptions: bool = False,
+        **kwargs: Any,
+    ) -> list[Any]:
+        """As `batch`."""
+        if not return_exceptions:
+            self._check_all(config, len(inputs))
+        return await super().abatch(inputs, config, return_exceptions=return_exceptions, **kwargs)
+
+    def _check_all(self, config: RunnableConfig | list[RunnableConfig] | None, count: int) -> None:
+        """That no item of a batch lacks a conversation, before any of them runs."""
+        for one in get_config_list(config, count):
+            self._sessions.source.check(self._merged(one)["configurable"])
+
+    def _merged(self, config: RunnableConfig | None) -> RunnableConfig:
+        """A config of this run's own: what is bound, under what the call says."""
+        merged_config = merge_configs(self.config, config)
+        merged_config = merge_configs(merged_config, *(make(merged_config) for make in self.config_factories))
+        merged_config["configurable"] = dict(merged_config.get("configurable") or {})
+        merged_config.setdefault("run_name", self.get_name())
+        return merged_config
+
+    def _run(self, value: Any, config: RunnableConfig, **kwargs: Any) -> Any:
+        exchange, store, given = self._exchange(value, config)
+        return run(
+            exchange,
+            self._opening(store.open, config),
+            lambda past: self.runnable.invoke(given(past), config, **kwargs),
+        )
+
+    async def _arun(self, value: Any, config: RunnableConfig, **kwargs: Any) -> Any:
+        exchange, store, given = self._exchange(value, config)
+        return await arun(
+            exchange,
+            self._opening(store.aopen, config),
+            lambda past: self.runnable.ainvoke(given(past), config, **kwargs),
+        )
+
+    def _exchange(
+        self, value: Any, config: RunnableConfig
+    ) -> tuple[Exchange[Any], Any, Callable[[list[Any]], Any]]:
+        """The exchange, where it is stored, and from what was loaded to the inner runnable's input."""
+        configurable = config["configurable"]
+        key, report = configurable.get("idempotency_key"), configurable.get("turn_report")
+        store: Any = store_of(configurable["message_history"])
+        store.check(self._rules, key)
+        keys = self._keys
+        new = messages_in(keys.new(value))
+        kept: list[Any] = store.kept(new)
+        exchange: Exchange[Any] = Exchange(
+            rules=self._rules,
+            new=kept,
+            to_messages=lambda output: store.kept(messages_out(keys.answer(output))),
+            from_stored=lambda found: self._as_answered(store.shown(answer_in(found, kept))),
+            merge=merged,
+            mark=store.mark,
+            past=lambda turn, own: store.past(turn, own, kept, self.unanswered),
+            key=key,
+            label=store.label,
+            report=TurnReport() if report is None else report,
+        )
+        return exchange, store, lambda past: keys.given(value, store.shown(past), new)
+
+    def _opening(self, open_turn: Callable[..., Any], config: RunnableConfig) -> Callable[[], Any]:
+        """What opens a turn, with the options of this run."""
+        configurable = config["configurable"]
+        window = configurable.get("window", self.window)
+        return lambda: open_turn(
+            on_conflict="append" if self.on_conflict == "append" else "raise",
+            window=window,
+            idempotency_key=configurable.get("idempotency_key"),
+            on_corrupt=self.on_corrupt,
+        )
+
+    def _as_answered(self, messages: list[BaseMessage]) -> Any:
+        """Messages of a stored answer in the form in which the inner runnable gives one."""
+        found: Any = messages
+        if len(messages) == 1:
+            [found] = messages
+            kind = self.runnable.OutputType
+            if kind is str or (kind is Any and _is_plain(found)):
+                found = found.text
+        return found if self.output_messages_key is None else {self.output_messages_key: found}
+
+
+def _is_plain(message: BaseMessage) -> bool:
+    """Whether a message may have been a text: there is nothing to it but that."""
+    bare = not (message.id or message.name or message.additional_kwargs or message.response_metadata)
+    return bare and message.type == "ai" and isinstance(message.content, str)

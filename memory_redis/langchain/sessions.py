@@ -1,0 +1,189 @@
+"""Which history a call of a LangChain wrapper means, as its config says."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from langchain_core.runnables import ConfigurableFieldSpec
+
+from memory_redis.errors import AsyncOnly, InvalidId, InvalidSetting
+from memory_redis.history import AsyncHistory, History
+from memory_redis.langchain.history import RedisChatMessageHistory
+from memory_redis.langchain.stores import OtherStore, OwnStore
+from memory_redis.memory import AsyncRedisMemory, RedisMemory
+
+Store = OwnStore | OtherStore
+
+_SESSION: Final = ConfigurableFieldSpec(
+    id="session_id",
+    annotation=str,
+    name="Session ID",
+    description="Unique identifier for a session.",
+    default="",
+    is_shared=True,
+)
+_USER: Final = ConfigurableFieldSpec(
+    id="user_id", annotation=str, name="User ID", description="Whose conversation it is.", is_shared=True
+)
+_CONVERSATION: Final = ConfigurableFieldSpec(
+    id="conversation_id",
+    annotation=str,
+    name="Conversation ID",
+    description="Which of the user's conversations it is.",
+    is_shared=True,
+)
+
+
+class MemorySessions:
+    """The conversations of a memory: `user_id` and `conversation_id` in the config, or `session_id`."""
+
+    specs: Sequence[ConfigurableFieldSpec] = (_USER, _CONVERSATION, _SESSION)
+
+    def __init__(self, memory: RedisMemory | AsyncRedisMemory) -> None:
+        self._memory = memory
+
+    def check(self, configurable: Mapping[str, Any]) -> None:
+        """That a config says which conversation is meant.
+
+        Raises:
+            InvalidSetting: it does not, or says it twice.
+        """
+        by_user = [name for name in ("user_id", "conversation_id") if name in configurable]
+        if "session_id" in configurable:
+            if "conversation_id" in by_user:
+                raise InvalidSetting("config['configurable'] has session_id and conversation_id: give one")
+        elif len(by_user) < 2:
+            expected = ["conversation_id", "user_id"]
+            raise missing_keys(sorted(set(expected) - set(by_user)), expected, " (or session_id alone)")
+
+    def resolve(self, configurable: Mapping[str, Any]) -> Any:
+        """The history.
+
+        Raises:
+            InvalidId: an id is not a non-empty text.
+        """
+        if "session_id" in configurable:
+            return RedisChatMessageHistory.of(self._memory, session_id=configurable["session_id"])
+        return RedisChatMessageHistory.of(
+            self._memory,
+            user_id=configurable["user_id"],
+            conversation_id=configurable["conversation_id"],
+        )
+
+
+class FactorySessions:
+    """The histories that a function makes.
+
+    It is called with the one key by position, or with several by their names; also with those of
+    its further keywords that the config has. It may be a coroutine function.
+
+    Raises:
+        InvalidSetting: it is not callable.
+    """
+
+    def __init__(
+        self, factory: Callable[..., Any], specs: Sequence[ConfigurableFieldSpec] | None = None
+    ) -> None:
+        if not callable(factory):
+            raise InvalidSetting("a memory of memory_redis, or a function that gives a history, was expected")
+        self._factory = factory
+        self.specs = list(specs) if specs else [_SESSION]
+        self._expected = [spec.id for spec in self.specs]
+        self._takes = _parameters(factory)
+
+    def check(self, configurable: Mapping[str, Any]) -> None:
+        """That a config has the keys, and that they are ids.
+
+        Raises:
+            InvalidSetting: a key is missing, or several keys do not fit the factory's parameters.
+            InvalidId: a key is empty, None or, where a text is wanted, no text.
+        """
+        if not self._takes and len(self._expected) == 1:
+            return
+        missing = sorted(set(self._expected) - set(configurable))
+        if missing:
+            raise missing_keys(missing, sorted(self._expected))
+        if len(self._expected) > 1 and set(self._expected) != set(self._takes):
+            raise InvalidSetting(
+                f"expected keys {sorted(self._expected)} do not match parameter names"
+                f" {sorted(self._takes)} of get_session_history"
+            )
+        for spec in self.specs:
+            value = configurable[spec.id]
+            if value is None or value == "" or (spec.annotation is str and not isinstance(value, str)):
+                raise InvalidId(f"{spec.id} must be a non-empty text")
+
+    def resolve(self, configurable: Mapping[str, Any]) -> Any:
+        """What the factory gives: a history, or an awaitable of one. What it raises is not changed."""
+        if len(self._expected) > 1:
+            return self._factory(**{name: configurable[name] for name in self._expected})
+        if not self._takes:
+            return self._factory()
+        further = {name: configurable[name] for name in self._takes[1:] if name in configurable}
+        return self._factory(configurable[self._expected[0]], **further)
+
+
+def missing_keys(missing: Sequence[str], expected: Sequence[str], more: str = "") -> InvalidSetting:
+    """The error for a config that does not say which history is meant."""
+    example = {"configurable": dict.fromkeys(missing, "[your-value-here]")}
+    return InvalidSetting(
+        f"missing keys {list(missing)} in config['configurable']; expected keys are {list(expected)}{more}."
+        f" Pass a config to .invoke() or .stream(), as chain.invoke(input, {example})"
+    )
+
+
+def _parameters(factory: Callable[..., Any]) -> list[str]:
+    """The names of a factory's parameters, those that only collect others left out."""
+    try:
+        found = inspect.signature(factory).parameters.values()
+    except (TypeError, ValueError):  # some built-in callables do not say
+        return ["session_id"]
+    collecting = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [one.name for one in found if one.kind not in collecting]
+
+
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """From a config to a history and its store."""
+
+    source: MemorySessions | FactorySessions
+
+    def history(self, configurable: Mapping[str, Any]) -> Any:
+        """The history of a call that is not awaited.
+
+        Raises:
+            AsyncOnly: the factory is a coroutine function.
+        """
+        self.source.check(configurable)
+        history = self.source.resolve(configurable)
+        if inspect.isawaitable(history):
+            if inspect.iscoroutine(history):
+                history.close()
+            raise AsyncOnly("get_session_history is asynchronous: use ainvoke, astream, abatch")
+        return history
+
+    async def ahistory(self, configurable: Mapping[str, Any]) -> Any:
+        """The history of a call that is awaited."""
+        self.source.check(configurable)
+        history = self.source.resolve(configurable)
+        return await history if inspect.isawaitable(history) else history
+
+
+def store_of(history: Any) -> Store:
+    """The store of a history.
+
+    Raises:
+        InvalidSetting: it is none.
+    """
+    if isinstance(history, RedisChatMessageHistory):
+        return OwnStore(history.history, history.ahistory)
+    if isinstance(history, History):
+        return OwnStore(history, None)
+    if isinstance(history, AsyncHistory):
+        return OwnStore(None, history)
+    if hasattr(history, "messages") and (hasattr(history, "add_messages") or hasattr(history, "add_message")):
+        return OtherStore(history)
+    raise InvalidSetting(f"get_session_history gave a {type(history).__name__}, which is no message history")

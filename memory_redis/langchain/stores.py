@@ -1,0 +1,241 @@
+"""Where a turn of a LangChain wrapper is kept: our histories, or anyone's `BaseChatMessageHistory`.
+
+A store opens turns for `memory_redis.runs`, and says how its kind of message and LangChain's become
+each other. Ours hold `StoredMessage`; other histories hold LangChain's own messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Self
+
+import anyio.to_thread
+from langchain_core.messages import BaseMessage, BaseMessageChunk
+
+from memory_redis.errors import AsyncOnly, HistoryNotSaved, InvalidSetting
+from memory_redis.exchanges import Rules
+from memory_redis.history import AsyncHistory, History
+from memory_redis.langchain.messages import from_langchain, to_langchain
+from memory_redis.messages import StoredMessage
+from memory_redis.turns import Turn
+from memory_redis.windows import Unanswered, without_unanswered
+from memory_redis.wrapper import marked_partial
+
+
+class OwnStore:
+    """A history of this library, of either face or both.
+
+    Args:
+        history: for sync calls; for awaited ones too where there is no other, in worker threads.
+
+        awaited: for awaited calls.
+    """
+
+    def __init__(self, history: History | None, awaited: AsyncHistory | None) -> None:
+        self._history, self._awaited = history, awaited
+        either: Any = history or awaited
+        self.label: str | None = either.label
+
+    def check(self, rules: Rules, idempotency_key: str | None) -> None:
+        """Every rule can be kept."""
+
+    def open(self, **options: Any) -> Any:
+        """A turn for sync code.
+
+        Raises:
+            AsyncOnly: the history is an asyncio one.
+        """
+        if self._history is None:
+            raise AsyncOnly("an asyncio history serves awaited calls only: use ainvoke, astream, abatch")
+        return self._history.turn(**options)
+
+    def aopen(self, **options: Any) -> Any:
+        """A turn for asyncio."""
+        if self._awaited is not None:
+            return self._awaited.turn(**options)
+        assert self._history is not None  # noqa: S101 - one of them is there
+        return ThreadTurn(self._history.turn(**options))
+
+    def kept(self, messages: Sequence[BaseMessage]) -> list[StoredMessage]:
+        """LangChain's messages as they are stored."""
+        return list(map(from_langchain, messages))
+
+    def shown(self, messages: Sequence[StoredMessage]) -> list[BaseMessage]:
+        """Stored messages as LangChain's."""
+        return list(map(to_langchain, messages))
+
+    def past(
+        self, turn: Any, own: range, new: Sequence[StoredMessage], unanswered: Unanswered
+    ) -> list[StoredMessage]:
+        """What a turn has loaded, without the messages at these positions and calls without an answer."""
+        return without_unanswered([one for one in turn.messages if one.seq not in own], new, unanswered)
+
+    mark = staticmethod(marked_partial)
+
+
+class ThreadTurn:
+    """A sync turn with the manners of an asyncio one: it waits in worker threads."""
+
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
+        self.add = turn.add
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._turn, name)
+
+    async def __aenter__(self) -> Self:
+        await anyio.to_thread.run_sync(self._turn.__enter__)
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        await anyio.to_thread.run_sync(self._turn.__exit__, *error)
+
+    async def commit(self, *, idempotency_key: str | None = None) -> Any:
+        """Store what was added."""
+        return await anyio.to_thread.run_sync(lambda: self._turn.commit(idempotency_key=idempotency_key))
+
+
+class OtherStore:
+    """Anyone's chat message history. It knows no versions: what others append meanwhile is not noticed."""
+
+    label = None
+
+    def __init__(self, history: Any) -> None:
+        self._history = history
+
+    def check(self, rules: Rules, idempotency_key: str | None) -> None:
+        """That nothing is asked for that needs versions.
+
+        Raises:
+            InvalidSetting: something is.
+        """
+        if rules.on_conflict != "append" or idempotency_key is not None:
+            raise InvalidSetting(
+                "on_conflict other than 'append', and idempotency keys, need a history of memory_redis"
+            )
+
+    def open(self, **_options: Any) -> Any:
+        """A turn for sync code."""
+        return OtherTurn(self._history)
+
+    def aopen(self, **_options: Any) -> Any:
+        """A turn for asyncio."""
+        return AsyncOtherTurn(self._history)
+
+    def kept(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """Messages to hand to the history: whole ones, which neither caller nor model can still change."""
+        return [
+            to_langchain(from_langchain(message))
+            if isinstance(message, BaseMessageChunk)
+            else message.model_copy(deep=True)
+            for message in messages
+        ]
+
+    def shown(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """The history's messages, as they are."""
+        return list(messages)
+
+    def past(
+        self, turn: Any, _own: range, new: Sequence[BaseMessage], unanswered: Unanswered
+    ) -> list[BaseMessage]:
+        """What a turn has loaded, without calls that have no answer."""
+        loaded: list[BaseMessage] = turn.messages
+        if unanswered == "keep":
+            return loaded
+        plain = list(map(from_langchain, loaded))
+        left = without_unanswered(plain, list(map(from_langchain, new)), unanswered)
+        places = {id(message): at for at, message in enumerate(plain)}
+        return [loaded[places[id(message)]] for message in left]
+
+    @staticmethod
+    def mark(message: BaseMessage) -> BaseMessage:
+        """An answer, marked as part of one."""
+        return to_langchain(marked_partial(from_langchain(message)))
+
+
+class _OtherTurn:
+    """What both faces share of a turn over a history without versions: one read and one write."""
+
+    stored = version = conflict = None
+
+    def __init__(self, history: Any) -> None:
+        self._history = history
+        self._added: list[BaseMessage] = []
+        self.messages: list[BaseMessage] = []
+
+    def add(self, *messages: BaseMessage) -> None:
+        """Put messages aside for the next commit."""
+        self._added.extend(messages)
+
+    def _write(self, messages: list[BaseMessage]) -> None:
+        if hasattr(self._history, "add_messages"):
+            self._history.add_messages(messages)
+        else:
+            for message in messages:
+                self._history.add_message(message)
+
+
+class OtherTurn(_OtherTurn):
+    """A turn over a history without versions."""
+
+    def __enter__(self) -> Self:
+        self.messages = list(self._history.messages)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is kept open."""
+
+    def commit(self, *, idempotency_key: str | None = None) -> None:  # noqa: ARG002
+        """Store what was added, in one call of the history where it has one for that.
+
+        Raises:
+            HistoryNotSaved: the history raised.
+        """
+        messages, self._added = self._added, []
+        try:
+            if messages:
+                self._write(messages)
+        except Exception as error:
+            raise HistoryNotSaved(error) from error
+
+
+class AsyncOtherTurn(_OtherTurn):
+    """A turn over a history without versions, for asyncio. A save that is cancelled is still finished."""
+
+    async def __aenter__(self) -> Self:
+        if hasattr(self._history, "aget_messages"):
+            self.messages = list(await self._history.aget_messages())
+        else:
+            self.messages = list(await anyio.to_thread.run_sync(lambda: self._history.messages))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Nothing is kept open."""
+
+    async def commit(self, *, idempotency_key: str | None = None) -> None:  # noqa: ARG002
+        """As `OtherTurn.commit`.
+
+        Raises:
+            HistoryNotSaved: the history raised.
+        """
+        messages, self._added = self._added, []
+        if not messages:
+            return
+        saving = asyncio.get_running_loop().create_task(self._awrite(messages))
+        _left_behind.add(saving)
+        saving.add_done_callback(_left_behind.discard)
+        try:
+            await asyncio.shield(saving)
+        except Exception as error:
+            raise HistoryNotSaved(error) from error
+
+    async def _awrite(self, messages: list[BaseMessage]) -> None:
+        if hasattr(self._history, "aadd_messages"):
+            await self._history.aadd_messages(messages)
+        else:
+            await anyio.to_thread.run_sync(self._write, messages)
+
+
+_left_behind: set[asyncio.Task[None]] = set()
+"""Saves that may have to end by themselves: a loop holds its tasks weakly."""
