@@ -291,3 +291,8 @@ def chat(content: Content, *, role: str, **fields: Any) -> StoredMessage:
         InvalidMessage: a field has the wrong type.
     """
     return _made("chat", content, {"role": role, **fields})
+
+
+# pydantic's first validation sets up more, under a lock. A process that forks while another thread is
+# at that leaves its child with a lock that nobody opens.
+human("")

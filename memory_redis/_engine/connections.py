@@ -110,11 +110,15 @@ class ConnectionChannel:
 
     def __init__(self, endpoint: Endpoint, limit: int, patience: float) -> None:
         self._endpoint, self._limit, self._patience = endpoint, limit, patience
+        # The first connection would import this codec, under a lock: as at the end of messages.py.
+        "localhost".encode("idna")
+        self._changed = threading.Condition()
         self._start()
         renew_in_children(self)
 
     def after_fork(self) -> None:
         """Forget the parent's connections: they are its own."""
+        self._changed = threading.Condition()
         self._start()
 
     def _start(self) -> None:
@@ -124,7 +128,6 @@ class ConnectionChannel:
         self._lines: weakref.WeakSet[_Line] = weakref.WeakSet()
         self._waiting = 0
         self._life = object()
-        self._changed = threading.Condition()
         self._options: dict[str, Any] | None = None
 
     def exchange(self, wires: Sequence[Wire], seconds: float) -> list[Any]:

@@ -147,6 +147,7 @@ LEVELS = {
     "expiry": logging.DEBUG,
     "conflict": logging.INFO,
     "repeat": logging.INFO,
+    "settled": logging.INFO,
     "heal": logging.WARNING,
     "corrupt": logging.WARNING,
 }
