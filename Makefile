@@ -5,13 +5,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 LOWEST := build/lowest
+OLDEST := build/langchain-oldest
 PIP := -m pip --disable-pip-version-check --quiet
 
 # pyright then neither asks whether there is a newer one, nor says so
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-lowest check format bench build clean
+.PHONY: help setup demo test test-all test-lowest test-langchain-oldest check format bench build clean
 
 help:
 	@echo 'make demo         run the main job: conversations shared by many workers, checked at the end'
@@ -41,10 +42,22 @@ check: setup
 
 test: check
 	$(BIN)/python -m pytest -m "not slow"
+	$(MAKE) --no-print-directory test-langchain-oldest
 
 test-all: check
 	$(BIN)/python -m pytest
-	$(MAKE) --no-print-directory test-lowest
+	$(MAKE) --no-print-directory test-langchain-oldest test-lowest
+
+# Above, LangChain's tests ran on the newest langchain-core; here, on the oldest one with all else at its newest.
+test-langchain-oldest: $(OLDEST)/.installed
+	$(OLDEST)/bin/python -m pytest -m "not slow" tests/langchain
+
+$(OLDEST)/.installed: pyproject.toml .ci/lowest.py
+	$(PYTHON) -m venv --clear $(OLDEST)
+	$(PYTHON) .ci/lowest.py langchain > $(OLDEST)/constraints.txt
+	$(OLDEST)/bin/python $(PIP) install --constraint $(OLDEST)/constraints.txt \
+		--editable '.[embedded,fake,langchain]' pytest hypothesis
+	@touch $@
 
 # The lower bounds of pyproject.toml are a promise; this is its test.
 test-lowest: $(LOWEST)/.installed

@@ -6,9 +6,11 @@ awaits everything; it runs on each face over each server. Every test has a names
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +21,12 @@ from memory_redis.testing import AsyncView
 from tests.support.servers import Server, binaries, bundled_valkey, covered
 
 MakeMemory = Callable[..., Any]
+
+LANGCHAIN = Path(__file__).parent / "langchain"
+
+# LangChain reports every run to a service when one of these is set, as it may be where people work with it.
+for _name in ("LANGSMITH_TRACING", "LANGSMITH_TRACING_V2", "LANGCHAIN_TRACING", "LANGCHAIN_TRACING_V2"):
+    os.environ[_name] = "false"
 
 
 @pytest.fixture(scope="session")
@@ -87,8 +95,13 @@ async def memory(request: pytest.FixtureRequest, url: str, namespace: str) -> As
         await one.aclose()
 
 
+def pytest_runtest_call(item: pytest.Item) -> None:
+    if LANGCHAIN in item.path.parents:
+        covered(f"langchain-core {version('langchain-core')}", "tests/langchain")
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    terminalreporter.section("servers covered")
+    terminalreporter.section("covered")
     for line in covered_lines():
         terminalreporter.write_line(line)
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 async def test_records_of_langchain_are_read(
     memory: MakeMemory, raw: redis.Redis, keys: Names, layout: list[tuple[str, StoredMessage]]
 ) -> None:
-    """R76 to R78, J01: Python's and JavaScript's layouts of every age, pushed by hand in reading order."""
+    """R76 to R78, R109, R115, J01: layouts of every age of Python and JavaScript, pushed in reading order."""
     raw.rpush(keys.messages, *(record for record, _ in layout))
     history = memory().history("ann", "c1")
     messages = (await history.load()).messages

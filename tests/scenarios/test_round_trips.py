@@ -35,7 +35,7 @@ def trips(raw: redis.Redis) -> Trips:
 
 
 async def test_loads_and_appends_are_one_trip_each(coded: MakeMemory, trips: Trips) -> None:
-    """I03, E14, the promise of one round trip: in steady state, whatever the options."""
+    """R73, I03, E14, the promise of one round trip: in steady state, whatever the options."""
     one = coded(expiry=SlidingExpiry(60), retention=MaxMessages(500))
     history = one.history("ann", "c1")
     seen = await history.append(human("1"))

@@ -26,7 +26,7 @@ def test_format_1_keeps_every_value(message: StoredMessage) -> None:
 @given(message=messages)
 @examples(300)
 def test_both_codecs_keep_the_same_message(message: StoredMessage) -> None:
-    """Decision 15: one message has one form, whichever codec wrote it."""
+    """R101 to R106, decision 15: one message has one form, whichever codec wrote it."""
     by_msgpack, by_json = kept(message, "msgpack"), kept(message, "json")
     assert by_msgpack == by_json == message
     assert exact(by_msgpack.data) == exact(by_json.data) == exact(message.data)

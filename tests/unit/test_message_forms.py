@@ -15,7 +15,7 @@ from tests.unit.records import encoded, read
 
 @pytest.mark.parametrize(("text", "message"), PYTHON + JAVASCRIPT, ids=lambda value: str(value)[:60])
 def test_a_record_of_langchain_is_read(text: str, message: StoredMessage) -> None:
-    """What either library wrote in any of its layouts is one message here."""
+    """R104, R105, R109, R115: what either library wrote in any of its layouts is one message here."""
     assert read(text.encode()) == message
     assert StoredMessage.model_validate_json(text) == message
     assert StoredMessage.model_validate(json.loads(text)) == message
