@@ -15,6 +15,7 @@ from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
     BaseMessage,
+    BaseMessageChunk,
     ChatMessage,
     ChatMessageChunk,
     FunctionMessage,
@@ -49,9 +50,10 @@ _STORABLE: Final[Mapping[str, type[BaseMessage]]] = {
     "FunctionMessageChunk": FunctionMessageChunk,
     "ChatMessageChunk": ChatMessageChunk,
 }
+_OF_CHUNKS: Final = frozenset({"tool_call_chunks", "chunk_position"})
 _SCALARS: Final = frozenset({str, int, float, bool, bytes, NoneType})
-_DEEPEST: Final = 100
-"""Far beyond what an append takes; it ends lists that hold themselves."""
+_DEEPEST: Final = 64
+"""Beyond what an append takes; it ends lists that hold themselves."""
 
 
 class _Unstorable(Exception):
@@ -81,10 +83,14 @@ def from_langchain(message: BaseMessage) -> StoredMessage:
     kind = held.get("type")
     base = _STORABLE.get(kind) if isinstance(kind, str) else None
     if base is None or not isinstance(message, base):
-        raise InvalidMessage(f"a {type(message).__name__} of this type is not known here", field="type")
+        name = type(message).__name__
+        raise InvalidMessage(f"a {name} has a class or a type that is not known here", field="type")
     fields = type(message).model_fields
     data = {name: value for name, value in held.items() if name in fields and not fields[name].exclude}
-    data = _plain(data | (message.model_extra or {}))
+    data |= message.model_extra or {}
+    if isinstance(message, BaseMessageChunk):
+        data = {name: value for name, value in data.items() if name not in _OF_CHUNKS}
+    data = _plain(data)
     try:
         return StoredMessage.model_validate({"type": kind, "data": data})
     except ValidationError as error:
@@ -114,6 +120,7 @@ def to_langchain(message: StoredMessage) -> BaseMessage:
         made = made_of(**known)
     except (TypeError, ValueError):
         made = made_of.model_construct(**known)
+    made.content = known["content"]  # which RemoveMessage makes a text of its own
     if isinstance(made, AIMessage):
         if usage is not None:
             made.usage_metadata = usage
@@ -122,7 +129,6 @@ def to_langchain(message: StoredMessage) -> BaseMessage:
     # Not by the constructor: a field may have the name of one of its parameters.
     extra = {name: value for name, value in data.items() if name not in fields}
     cast(dict[str, Any], made.model_extra).update(extra)
-    made.model_fields_set.update(extra)
     return made
 
 
@@ -151,12 +157,10 @@ def _plain(data: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidMessage(error.reason, field=".".join(["data", *error.path])) from None
 
 
-def _copied(value: Any, depth: int, done: dict[int, Any]) -> Any:
+def _copied(value: Any, depth: int, done: dict[int, tuple[Any, Any]]) -> Any:
     kind = type(value)
-    if kind in _SCALARS:
-        return value
     if id(value) in done:  # what stands in many places is copied once: else a few lists could fill memory
-        return done[id(value)]
+        return done[id(value)][1]
     if depth > _DEEPEST:
         raise _Unstorable(f"nested deeper than {_DEEPEST}")
     copy: Any
@@ -168,7 +172,7 @@ def _copied(value: Any, depth: int, done: dict[int, Any]) -> Any:
         return str.__str__(value)
     else:
         raise _Unstorable(f"a {kind.__name__} cannot be stored")
-    done[id(value)] = copy
+    done[id(value)] = value, copy  # held, so that its id stays its own
     return copy
 
 
@@ -178,7 +182,9 @@ def _key(key: Any) -> str:
     return key
 
 
-def _inside(name: str, value: Any, depth: int, done: dict[int, Any]) -> Any:
+def _inside(name: str, value: Any, depth: int, done: dict[int, tuple[Any, Any]]) -> Any:
+    if type(value) in _SCALARS:
+        return value
     try:
         return _copied(value, depth + 1, done)
     except _Unstorable as error:
