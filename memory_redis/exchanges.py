@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, Protocol, Self, TypeVar, get_args
@@ -19,9 +19,11 @@ from memory_redis.errors import (
     HistoryCleared,
     HistoryNotSaved,
     InvalidAnswer,
+    InvalidMessage,
     InvalidSetting,
     MemoryRedisError,
 )
+from memory_redis.layouts import well_formed
 from memory_redis.messages import StoredMessage
 from memory_redis.versions import Version
 
@@ -33,8 +35,23 @@ Partial = Literal["drop", "keep"]
 OnSaveError = Literal["raise", "log"] | Callable[[HistoryNotSaved], None]
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
-_inside: ContextVar[frozenset[str]] = ContextVar("memory_redis_inside", default=frozenset())
+_jitter = random.SystemRandom()
 _logger = logging.getLogger("memory_redis")
+
+
+@dataclass(slots=True)
+class _Running:
+    """A model at work; a task that it starts keeps this in its context, also when the model is done."""
+
+    label: str
+    still: bool = True
+
+
+_inside: ContextVar[tuple[_Running, ...]] = ContextVar("memory_redis_inside", default=())
+
+
+class Unsaved(Exception):
+    """Leaves a turn that was not saved, so that nothing more of it is stored. `runs` catches it."""
 
 
 @dataclass(slots=True)
@@ -42,7 +59,7 @@ class TurnReport:
     """What became of one call of a wrapped model. Give an empty one to the call, read it afterwards.
 
     Attributes:
-        tries: how often the model was run, or was about to be.
+        tries: how often the model was run, or was about to be; 0 where the stored answer was found.
 
         saved: whether the turn is stored.
 
@@ -162,6 +179,8 @@ class Exchange(Generic[M]):
 
         label: the conversation, for finding two wrappers nested over one; None for no check.
 
+        split: from the output of a stored turn to the chunks of a stream.
+
         report: is filled in.
     """
 
@@ -174,48 +193,68 @@ class Exchange(Generic[M]):
     past: Callable[[Any, range], list[M]]
     key: str | None = None
     label: str | None = None
+    split: Callable[[Any], list[Any]] = lambda output: [output]
     report: TurnReport = field(default_factory=TurnReport)
     _own: range = range(0)
-    _input_is_stored: bool = False
+    _input_in: Version | None = None
+    _answer: list[M] = field(default_factory=list)
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """While the model runs: another exchange over the same conversation would store the past again.
-
-        Raises:
-            InvalidSetting: there is one around this one.
-        """
-        outer = _inside.get()
+        """While the model runs: another exchange over the same conversation would store the past again."""
         if self.label is None:
             yield
             return
-        if self.label in outer:
-            raise InvalidSetting("two wrappers are nested over one conversation: one of them would do")
-        token = _inside.set(outer | {self.label})
+        running = _Running(self.label)
+        token = _inside.set((*_inside.get(), running))
         try:
             yield
         finally:
-            _inside.reset(token)
+            running.still = False
+            with suppress(ValueError):  # a coroutine that nobody finished is closed in another context
+                _inside.reset(token)
 
     def begin(self, turn: TurnLike[M]) -> bool:
-        """Whether this turn is stored already."""
-        self.report.tries += 1
+        """Whether this turn is stored already.
+
+        Raises:
+            InvalidSetting: another exchange over the same conversation is around this one.
+        """
         if turn.stored is None:
+            if any(outer.still and outer.label == self.label for outer in _inside.get()):
+                raise InvalidSetting("two wrappers are nested over one conversation: one of them would do")
+            self.report.tries += 1
             return False
         self.report.repeated = self.report.saved = True
         self.report.version = turn.version
         return True
+
+    def stored_chunks(self, turn: TurnLike[M]) -> list[Any]:
+        """The stored answer, as a stream gives it."""
+        return self.split(self.from_stored(turn.stored or []))
 
     def brought(self, turn: TurnLike[M]) -> bool:
         """Add the input to the turn; whether it is to be stored now, before the model runs.
 
         Raises:
             InvalidMessage: it cannot be stored.
+            UnansweredCall: the model will not be run.
         """
-        if self._input_is_stored or not self.new:
+        if not self.new or self._holds_input(turn):
             return False
+        self._own = range(0)
         turn.add(*self.new)
-        return self.rules.save_input == "before"
+        if self.rules.save_input == "after":
+            return False
+        self.seen(turn)
+        return True
+
+    def _holds_input(self, turn: TurnLike[M]) -> bool:
+        """Whether an earlier try has stored the input, in the life that the conversation has now."""
+        before, now = self._input_in, turn.version
+        return before is not None and (
+            now is None or (now.birth == before.birth and now.number >= before.number)
+        )
 
     @property
     def input_key(self) -> str | None:
@@ -224,12 +263,23 @@ class Exchange(Generic[M]):
 
     def input_stored(self, turn: TurnLike[M]) -> None:
         """The input stands in the history now, and is not to be shown to the model as past."""
-        self._input_is_stored = True
+        self._input_in = turn.version or Version()
         if turn.version is not None:
             self._own = range(turn.version.number - len(self.new), turn.version.number)
 
     def seen(self, turn: Any) -> list[M]:
-        """What the model is shown as past."""
+        """What the model is shown as past.
+
+        Raises:
+            InvalidMessage: what stands under the idempotency key is another input, without an answer.
+            UnansweredCall: see `with_history`.
+        """
+        if self._own:
+            stored = [look(message) for message in turn.messages if message.seq in self._own]
+            if stored and stored != [look(message) for message in self.new[-len(stored) :]]:
+                raise InvalidMessage(
+                    "the idempotency key was used for another input, which has no answer yet"
+                )
         return self.past(turn, self._own)
 
     def answered(self, turn: TurnLike[M], output: Any) -> None:
@@ -239,16 +289,46 @@ class Exchange(Generic[M]):
             InvalidAnswer: it is nothing that can be stored.
         """
         try:
-            turn.add(*self.to_messages(output))
+            self._answer = self.to_messages(output)
+            turn.add(*self._answer)
         except (ValueError, TypeError) as error:
             raise InvalidAnswer(error, output) from error
 
     def committed(self, turn: TurnLike[M]) -> bool:
-        """Note a commit; whether another call with the same key had stored its turn before."""
+        """Note a commit; whether a turn stood under the idempotency key before."""
         report = self.report
         report.saved, report.version, report.conflict = True, turn.version, turn.conflict
-        report.repeated = turn.version is not None and turn.version.repeated
+        report.repeated = self.key is not None and turn.version is not None and turn.version.repeated
         return report.repeated
+
+    def counting(self, turn: TurnLike[M], output: Any) -> Any:
+        """The answer that counts, where a turn stood under the key: that one, if it is not this very one.
+
+        It is this one if the reply to its commit was lost, and the commit was made again.
+        """
+        mine = [*(self.new if self.rules.save_input == "after" else ()), *self._answer]
+        if turn.stored is None or turn.stored == mine:
+            self.report.repeated = False
+            return output
+        return self.from_stored(turn.stored)
+
+    def refused(self, error: MemoryRedisError, streamed: bool = False) -> float:
+        """The seconds to wait before the turn is tried again on what the history is now.
+
+        Raises:
+            ConflictError: it is not.
+            and any other error as it is; what a history of somebody else's raised, without our own around it.
+        """
+        if isinstance(error, HistoryNotSaved):
+            raise error.error
+        if not isinstance(error, ConflictError):
+            raise error
+        rules, tries = self.rules, self.report.tries
+        cleared = isinstance(error, HistoryCleared)
+        if rules.on_conflict != "retry" or tries >= rules.max_tries or streamed or cleared:
+            raise error
+        longest: float = min(_FIRST_PAUSE * 2.0**tries, _LONGEST_PAUSE)
+        return _jitter.uniform(0, longest)
 
     def failed(self, error: MemoryRedisError, output: Any, streamed: bool = False) -> float | None:
         """The seconds to wait before the model is run again; None if its output is to be given back.
@@ -257,18 +337,14 @@ class Exchange(Generic[M]):
             ConflictError: others had appended, and the rules do not allow for that.
             HistoryNotSaved: for any other reason.
         """
-        rules, conflict = self.rules, isinstance(error, ConflictError)
-        if conflict and rules.on_conflict != "append" and not isinstance(error, HistoryCleared):
-            if rules.on_conflict == "retry" and self.report.tries < rules.max_tries and not streamed:
-                longest: float = min(_FIRST_PAUSE * 2.0**self.report.tries, _LONGEST_PAUSE)
-                return random.uniform(0, longest)  # noqa: S311 - spreads load, keeps no secret
+        rules, cleared = self.rules, isinstance(error, HistoryCleared)
+        if isinstance(error, ConflictError) and rules.on_conflict != "append" and not cleared:
             error.output = output
-            raise error
+            return self.refused(error, streamed)
         lost = error if isinstance(error, HistoryNotSaved) else HistoryNotSaved(error, output)
-        self.report.error = lost
+        self.report.error, error.output = lost, output
         if rules.on_save_error == "raise":
-            error.output = output
-            if conflict or lost is error:
+            if isinstance(error, ConflictError) or lost is error:
                 raise error
             raise lost from error
         if rules.on_save_error == "log":
@@ -292,3 +368,8 @@ class Exchange(Generic[M]):
         """Part of an answer could not be stored; whoever broke the stream off has an error already."""
         self.report.error = HistoryNotSaved(error)
         _logger.error("part of an answer was not saved: %s", self.report.error)
+
+
+def look(message: Any) -> tuple[str, str]:
+    """What tells one message of a conversation from another, before it is stored and after."""
+    return message.type, well_formed(message.text)

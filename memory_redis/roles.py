@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any, Final
 
 from memory_redis.errors import InvalidMessage
@@ -74,6 +75,27 @@ def _message(value: Any, speaker: str, position: int | None) -> StoredMessage:
     raise InvalidMessage(f"a {type(value).__name__} is no message", position=position)
 
 
+def merged(chunks: list[Any]) -> Any:
+    """The output that the chunks of a stream amount to.
+
+    Texts are joined, lists are put together, messages stand for themselves; in dictionaries key by key.
+    """
+    if len(chunks) == 1:
+        return chunks[0]
+    if chunks and all(
+        isinstance(chunk, Mapping) and ("role" not in chunk or "output" in chunk) for chunk in chunks
+    ):
+        names = dict.fromkeys(name for chunk in chunks for name in chunk)
+        return {name: merged([chunk[name] for chunk in chunks if name in chunk]) for name in names}
+    parts: list[Any] = []
+    for are_texts, group in groupby(chunks, lambda chunk: isinstance(chunk, str)):
+        if are_texts:
+            parts.append("".join(group))
+        else:
+            parts += [part for chunk in group for part in (chunk if isinstance(chunk, list) else [chunk])]
+    return parts[0] if len(parts) == 1 else parts
+
+
 def from_openai(value: Mapping[str, Any]) -> StoredMessage:
     """The message of a dictionary with `role` and `content`, and `tool_calls`, `tool_call_id` or `name`.
 
@@ -87,6 +109,8 @@ def from_openai(value: Mapping[str, Any]) -> StoredMessage:
     if not isinstance(role, str) or not role:
         raise InvalidMessage("a dictionary is a message if it has a role and content", field="role")
     if content is None:
+        if _ROLES.get(role) != "ai" and role not in ("tool", "function"):
+            raise InvalidMessage("a dictionary is a message if it has a role and content", field="content")
         content = ""
     fields = {name: value[name] for name in ("name", "id") if value.get(name) is not None}
     kept = {name: item for name, item in value.items() if name not in _KNOWN and item is not None}
@@ -125,7 +149,7 @@ def _calls(calls: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         name, text = called.get("name"), called.get("arguments") or "{}"
         try:
             args = json.loads(text) if isinstance(text, str) else text
-        except ValueError:
+        except (ValueError, RecursionError):
             args = None
         if isinstance(args, dict):
             good.append({"name": name, "args": args, "id": call.get("id"), "type": "tool_call"})
@@ -146,14 +170,16 @@ def to_openai(messages: Sequence[StoredMessage]) -> list[dict[str, Any]]:
 def _dictionary(message: StoredMessage) -> dict[str, Any]:
     data = message.data
     kept: Mapping[str, Any] = data.get("additional_kwargs") or {}
-    role = data["role"] if message.type == "chat" else _NAMES.get(message.type, message.type)
-    found: dict[str, Any] = {"role": kept.get("__openai_role__", role), "content": message.content}
+    role = data.get("role") if message.type == "chat" else _NAMES.get(message.type, message.type)
+    if message.type == "system" and kept.get("__openai_role__") == "developer":
+        role = "developer"
+    found: dict[str, Any] = {"role": role, "content": message.content}
     if message.name is not None:
         found["name"] = message.name
     if message.type == "tool":
-        found["tool_call_id"] = data["tool_call_id"]
+        found["tool_call_id"] = data.get("tool_call_id")
     if message.type == "ai":
-        calls = [_call(call, json.dumps(call.get("args") or {})) for call in message.tool_calls]
+        calls = [_call(call, call.get("args") or {}) for call in message.tool_calls]
         calls += [_call(call, call.get("args") or "") for call in data.get("invalid_tool_calls") or ()]
         calls = calls or list(kept.get("tool_calls") or ())
         if calls:
@@ -163,7 +189,8 @@ def _dictionary(message: StoredMessage) -> dict[str, Any]:
     return found
 
 
-def _call(call: Mapping[str, Any], arguments: str) -> dict[str, Any]:
+def _call(call: Mapping[str, Any], args: Any) -> dict[str, Any]:
+    arguments = args if isinstance(args, str) else json.dumps(args)
     return {
         "id": call.get("id"),
         "type": "function",

@@ -1,6 +1,7 @@
 """Walks an exchange over turns: a call or a stream, sync or asyncio, the same lines four times.
 
-Nothing here decides anything but the order: load, input, model, answer, commit, and again.
+Nothing here decides anything but the order: load, input, model, answer, commit, and again. A turn
+that was not saved is left by an exception, so that leaving it commits nothing.
 """
 
 from __future__ import annotations
@@ -8,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator
+from contextlib import suppress
 from typing import Any, Final
 
 from memory_redis.errors import MemoryRedisError
-from memory_redis.exchanges import AwaitedTurn, Exchange, M, SyncTurn
+from memory_redis.exchanges import AwaitedTurn, Exchange, M, SyncTurn, Unsaved
 
 _END: Final = object()
 
@@ -24,11 +26,17 @@ def run(exchange: Exchange[M], open_turn: Callable[[], SyncTurn[M]], model: Call
         ConflictError, HistoryNotSaved: see `Exchange.failed`.
     """
     while True:
-        with open_turn() as turn:
+        pause: float | None = None
+        output: Any = None
+        with suppress(Unsaved), open_turn() as turn:
             if exchange.begin(turn):
                 return exchange.from_stored(turn.stored or [])
             if exchange.brought(turn):
-                turn.commit(idempotency_key=exchange.input_key)
+                try:
+                    turn.commit(idempotency_key=exchange.input_key)
+                except MemoryRedisError as error:
+                    pause = exchange.refused(error)
+                    raise Unsaved from error
                 exchange.input_stored(turn)
             past = exchange.seen(turn)
             with exchange.inside():
@@ -38,17 +46,19 @@ def run(exchange: Exchange[M], open_turn: Callable[[], SyncTurn[M]], model: Call
                 turn.commit()
             except MemoryRedisError as error:
                 pause = exchange.failed(error, output)
-                if pause is None:
-                    return output
-            else:
-                if not exchange.committed(turn):
-                    return output
-                break
+                raise Unsaved from error
+            if not exchange.committed(turn):
+                return output
+            break
+        if pause is None:
+            return output
         time.sleep(pause)
-    with (
-        open_turn() as turn
-    ):  # somebody else's turn stands under the key, and its answer is the one that counts
-        return output if turn.stored is None else exchange.from_stored(turn.stored)
+    try:
+        with open_turn() as turn:
+            return exchange.counting(turn, output)
+    except MemoryRedisError as error:
+        error.output = output
+        raise
 
 
 async def arun(
@@ -58,29 +68,40 @@ async def arun(
 ) -> Any:
     """As `run`."""
     while True:
-        async with open_turn() as turn:
-            if exchange.begin(turn):
-                return exchange.from_stored(turn.stored or [])
-            if exchange.brought(turn):
-                await turn.commit(idempotency_key=exchange.input_key)
-                exchange.input_stored(turn)
-            past = exchange.seen(turn)
-            with exchange.inside():
-                output = await model(past)
-            try:
-                exchange.answered(turn, output)
-                await turn.commit()
-            except MemoryRedisError as error:
-                pause = exchange.failed(error, output)
-                if pause is None:
-                    return output
-            else:
+        pause: float | None = None
+        output: Any = None
+        with suppress(Unsaved):
+            async with open_turn() as turn:
+                if exchange.begin(turn):
+                    return exchange.from_stored(turn.stored or [])
+                if exchange.brought(turn):
+                    try:
+                        await turn.commit(idempotency_key=exchange.input_key)
+                    except MemoryRedisError as error:
+                        pause = exchange.refused(error)
+                        raise Unsaved from error
+                    exchange.input_stored(turn)
+                past = exchange.seen(turn)
+                with exchange.inside():
+                    output = await model(past)
+                try:
+                    exchange.answered(turn, output)
+                    await turn.commit()
+                except MemoryRedisError as error:
+                    pause = exchange.failed(error, output)
+                    raise Unsaved from error
                 if not exchange.committed(turn):
                     return output
                 break
+        if pause is None:
+            return output
         await asyncio.sleep(pause)
-    async with open_turn() as turn:
-        return output if turn.stored is None else exchange.from_stored(turn.stored)
+    try:
+        async with open_turn() as turn:
+            return exchange.counting(turn, output)
+    except MemoryRedisError as error:
+        error.output = output
+        raise
 
 
 def stream(
@@ -92,12 +113,17 @@ def stream(
         as `run`, before the first chunk or after the last one.
     """
     while True:
-        with open_turn() as turn:
+        pause: float | None = None
+        with suppress(Unsaved), open_turn() as turn:
             if exchange.begin(turn):
-                yield exchange.from_stored(turn.stored or [])
+                yield from exchange.stored_chunks(turn)
                 return
             if exchange.brought(turn):
-                turn.commit(idempotency_key=exchange.input_key)
+                try:
+                    turn.commit(idempotency_key=exchange.input_key)
+                except MemoryRedisError as error:
+                    pause = exchange.refused(error)
+                    raise Unsaved from error
                 exchange.input_stored(turn)
             past = exchange.seen(turn)
             chunks: list[Any] = []
@@ -119,6 +145,7 @@ def stream(
                 if exchange.broken_off(turn, chunks):
                     try:
                         turn.commit()
+                        exchange.committed(turn)
                     except MemoryRedisError as error:
                         exchange.not_kept(error)
                 raise
@@ -128,11 +155,10 @@ def stream(
                 turn.commit()
             except MemoryRedisError as error:
                 pause = exchange.failed(error, output, streamed=bool(chunks))
-                if pause is None:
-                    return
-            else:
-                exchange.committed(turn)
-                return
+                raise Unsaved from error
+            exchange.committed(turn)
+        if pause is None:
+            return
         time.sleep(pause)
 
 
@@ -143,45 +169,52 @@ async def astream(
 ) -> AsyncGenerator[Any, None]:
     """As `stream`."""
     while True:
-        async with open_turn() as turn:
-            if exchange.begin(turn):
-                yield exchange.from_stored(turn.stored or [])
-                return
-            if exchange.brought(turn):
-                await turn.commit(idempotency_key=exchange.input_key)
-                exchange.input_stored(turn)
-            past = exchange.seen(turn)
-            chunks: list[Any] = []
-            try:
-                with exchange.inside():
-                    source = aiter(model(past))
-                try:
-                    while True:
-                        with exchange.inside():
-                            chunk = await anext(source, _END)
-                        if chunk is _END:
-                            break
-                        chunks.append(chunk)
+        pause: float | None = None
+        with suppress(Unsaved):
+            async with open_turn() as turn:
+                if exchange.begin(turn):
+                    for chunk in exchange.stored_chunks(turn):
                         yield chunk
-                finally:
-                    if isinstance(source, AsyncGenerator):
-                        await source.aclose()
-            except BaseException:
-                if exchange.broken_off(turn, chunks):
-                    try:
-                        await turn.commit()
-                    except MemoryRedisError as error:
-                        exchange.not_kept(error)
-                raise
-            output = exchange.merge(chunks)
-            try:
-                exchange.answered(turn, output)
-                await turn.commit()
-            except MemoryRedisError as error:
-                pause = exchange.failed(error, output, streamed=bool(chunks))
-                if pause is None:
                     return
-            else:
+                if exchange.brought(turn):
+                    try:
+                        await turn.commit(idempotency_key=exchange.input_key)
+                    except MemoryRedisError as error:
+                        pause = exchange.refused(error)
+                        raise Unsaved from error
+                    exchange.input_stored(turn)
+                past = exchange.seen(turn)
+                chunks: list[Any] = []
+                try:
+                    with exchange.inside():
+                        source = aiter(model(past))
+                    try:
+                        while True:
+                            with exchange.inside():
+                                chunk = await anext(source, _END)
+                            if chunk is _END:
+                                break
+                            chunks.append(chunk)
+                            yield chunk
+                    finally:
+                        if isinstance(source, AsyncGenerator):
+                            await source.aclose()
+                except BaseException:
+                    if exchange.broken_off(turn, chunks):
+                        try:
+                            await turn.commit()
+                            exchange.committed(turn)
+                        except MemoryRedisError as error:
+                            exchange.not_kept(error)
+                    raise
+                output = exchange.merge(chunks)
+                try:
+                    exchange.answered(turn, output)
+                    await turn.commit()
+                except MemoryRedisError as error:
+                    pause = exchange.failed(error, output, streamed=bool(chunks))
+                    raise Unsaved from error
                 exchange.committed(turn)
-                return
+        if pause is None:
+            return
         await asyncio.sleep(pause)

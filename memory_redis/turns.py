@@ -35,12 +35,13 @@ class _TurnBase:
         self._conversation = conversation
         self._on_conflict: OnConflict = on_conflict
         self._window, self._key = conversation.window(window), idempotency_key
-        self._on_corrupt = conversation.on_corrupt(on_corrupt)
+        self._on_corrupt: OnCorrupt = conversation.on_corrupt(on_corrupt)
         self._key_id = None if idempotency_key is None else key_to_id(idempotency_key)
         self._added: list[StoredMessage] = []
         self._snapshot: Snapshot | None = None
         self._stored: list[StoredMessage] | None = None
         self._version: Version | None = None
+        self._expected: Version | None = None
         self._conflict: ConflictError | None = None
         self._ended = False
 
@@ -111,7 +112,7 @@ class _TurnBase:
     def _committing(self, idempotency_key: str | None) -> Flow[Commit]:
         return self._conversation.writer.append(
             self._added,
-            expected=self.version,
+            expected=self.snapshot.version if self._expected is None else self._expected,
             on_conflict=self._on_conflict,
             idempotency_key=self._key if idempotency_key is None else idempotency_key,
         )
@@ -119,6 +120,15 @@ class _TurnBase:
     def _committed(self, commit: Commit) -> None:
         self._version, self._added = commit.version, []
         self._conflict = commit.conflict or self._conflict
+        if self._is_news(commit):
+            self._expected = commit.version
+
+    def _is_news(self, commit: Commit) -> bool:
+        """Whether a commit is what the next one has to follow; a repeat may be older than the load."""
+        if not commit.version.repeated:
+            return True
+        unseen = commit.conflict is not None and self._on_conflict == "raise"
+        return not unseen and commit.version.number > self.snapshot.version.number
 
 
 class Turn(_TurnBase):

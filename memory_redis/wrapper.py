@@ -10,12 +10,22 @@ from functools import partial as partial_function
 from functools import update_wrapper
 from typing import Any, TypeVar
 
+from memory_redis._engine.settings import check_on_corrupt
 from memory_redis.errors import InvalidId, InvalidMessage, InvalidSetting, MissingKey
-from memory_redis.exchanges import Exchange, OnConflict, OnSaveError, Partial, Rules, SaveInput, TurnReport
+from memory_redis.exchanges import (
+    Exchange,
+    OnConflict,
+    OnSaveError,
+    Partial,
+    Rules,
+    SaveInput,
+    TurnReport,
+    look,
+)
 from memory_redis.memory import AsyncRedisMemory, RedisMemory
 from memory_redis.messages import StoredMessage
 from memory_redis.options import OnCorrupt
-from memory_redis.roles import messages_of
+from memory_redis.roles import merged, messages_of
 from memory_redis.runs import arun, astream, run, stream
 from memory_redis.windows import Unanswered, Window, check_unanswered, check_window, without_unanswered
 
@@ -32,11 +42,21 @@ class Keys:
         history: the key under which the model expects the past.
 
         output: the key of the answer in the output.
+
+    Raises:
+        InvalidSetting: a key is no text, or two of them are one.
     """
 
     input: str | None = None
     history: str | None = None
     output: str | None = None
+
+    def __post_init__(self) -> None:
+        for key in (self.input, self.history, self.output):
+            if key is not None and not (isinstance(key, str) and key):
+                raise InvalidSetting("a messages_key must be a non-empty text")
+        if self.input is not None and self.input == self.history:
+            raise InvalidSetting("input_messages_key and history_messages_key must be two keys")
 
     def new(self, value: Any) -> Any:
         """The part of an input that is new.
@@ -44,19 +64,29 @@ class Keys:
         Raises:
             InvalidMessage: the input is not a dictionary, or has no such key.
         """
-        if not isinstance(value, Mapping) or (self.input is None and "role" in value):
-            if self.input is not None or self.history is not None:
-                raise InvalidMessage(f"a dictionary was expected, not a {type(value).__name__}")
-            return value
-        return value[self.key_of(value, self.input, "input")]
+        if self._holds(value):
+            return value[self._key_in(value)]
+        if self.input or self.history:
+            raise InvalidMessage(f"a dictionary was expected, not a {type(value).__name__}")
+        return value
 
     def given(self, value: Any, past: list[Any], new: list[Any]) -> Any:
         """What the model is given: the input with the past in its place."""
-        if not isinstance(value, Mapping) or (self.input is None and "role" in value):
+        if not self._holds(value):
             return past + new
         if self.history is not None:
             return {**value, self.history: past}
-        return {**value, self.key_of(value, self.input, "input"): past + new}
+        return {**value, self._key_in(value): past + new}
+
+    def _holds(self, value: Any) -> bool:
+        """Whether an input has its messages under a key."""
+        named = self.input or self.history
+        return isinstance(value, Mapping) and bool(named or "role" not in value or "input" in value)
+
+    def _key_in(self, value: Mapping[str, Any]) -> str:
+        """The key of the new messages; that of the history is not meant."""
+        others = {name: item for name, item in value.items() if name != self.history}
+        return self.key_of(others, self.input, "input")
 
     def answer(self, output: Any) -> Any:
         """The part of an output that is to be stored.
@@ -64,7 +94,7 @@ class Keys:
         Raises:
             MissingKey: it has no such key.
         """
-        if isinstance(output, Mapping) and (self.output is not None or "role" not in output):
+        if isinstance(output, Mapping) and (self.output or "role" not in output or "output" in output):
             return output[self.key_of(output, self.output, "output")]
         if self.output is not None:
             raise InvalidMessage(f"a dictionary was expected, not a {type(output).__name__}")
@@ -82,20 +112,6 @@ class Keys:
         if key not in value:
             raise MissingKey(f"the {usual} has no key {key!r}: say which it is by {usual}_messages_key")
         return key
-
-
-def merged(chunks: list[Any]) -> Any:
-    """The output that the chunks of a stream amount to: texts are joined, messages stand for themselves."""
-    if all(isinstance(chunk, Mapping) and "role" not in chunk for chunk in chunks):
-        names = dict.fromkeys(name for chunk in chunks for name in chunk)
-        return {name: merged([chunk[name] for chunk in chunks if name in chunk]) for name in names} or []
-    parts: list[Any] = []
-    for chunk in chunks:
-        if isinstance(chunk, str) and parts and isinstance(parts[-1], str):
-            parts[-1] += chunk
-        else:
-            parts.append(chunk)
-    return parts[0] if len(parts) == 1 else parts
 
 
 def marked_partial(message: StoredMessage) -> StoredMessage:
@@ -130,13 +146,14 @@ class _Remembering:
         """
         history = self._history(options)
         key, window, report = (options.pop(name, None) for name in ("idempotency_key", "window", "report"))
-        new = messages_of(self.keys.new(value))
-        stored = [message.model_copy(deep=True) for message in new]
+        if not isinstance(report, TurnReport | None):
+            raise InvalidSetting("report must be a TurnReport")
+        new = _copies(messages_of(self.keys.new(value)))
         exchange = Exchange(
             rules=self.rules,
-            new=stored,
+            new=new,
             to_messages=lambda output: messages_of(self.keys.answer(output), "ai"),
-            from_stored=lambda found: self._as_answered(answer_in(found, stored)),
+            from_stored=lambda found: self._as_answered(answer_in(found, new)),
             merge=merged,
             mark=marked_partial,
             past=lambda turn, own: without_unanswered(
@@ -144,6 +161,7 @@ class _Remembering:
             ),
             key=key,
             label=history.label,
+            split=lambda output: output if isinstance(output, list) else [output],
             report=TurnReport() if report is None else report,
         )
 
@@ -155,7 +173,10 @@ class _Remembering:
                 on_corrupt=self.on_corrupt,
             )
 
-        return exchange, open_turn, lambda past: self.model(self.keys.given(value, past, new), **options)
+        def ask(past: list[StoredMessage]) -> Any:
+            return self.model(self.keys.given(value, past, _copies(new)), **options)
+
+        return exchange, open_turn, ask
 
     def _history(self, options: dict[str, Any]) -> Any:
         user, conversation, session = (
@@ -186,11 +207,27 @@ class _Remembering:
 
 
 def answer_in(stored: list[StoredMessage], new: list[StoredMessage]) -> list[StoredMessage]:
-    """What of a stored turn is the answer: all behind its input."""
-    if stored[: len(new)] == new:
-        return stored[len(new) :]
+    """What of a stored turn is the answer: all behind its input, which may be another one than this."""
+    behind = stored[len(new) :]
+    if new and [*map(look, stored[: len(new)])] == [*map(look, new)]:
+        return behind
     humans = [at for at, message in enumerate(stored) if message.type == "human"]
-    return stored[humans[-1] + 1 :] if humans else stored
+    if humans:
+        return stored[humans[-1] + 1 :]
+    alike = [message.type for message in stored[: len(new)]] == [message.type for message in new]
+    return behind if alike else stored
+
+
+def _copies(messages: list[StoredMessage]) -> list[StoredMessage]:
+    """Messages that neither the caller nor the model can change.
+
+    Raises:
+        InvalidMessage: one holds a value that cannot be copied, much less stored.
+    """
+    try:
+        return [message.model_copy(deep=True) for message in messages]
+    except Exception as error:
+        raise InvalidMessage(f"it cannot be copied: {type(error).__name__}") from None
 
 
 def _core(model: Any) -> Any:
@@ -206,12 +243,10 @@ _TEXT = re.compile(r"(?:[\w.]*(?:Iterator|Iterable|Generator)\[)?str\b.*")
 def _gives_text(function: Any) -> bool | None:
     """Whether a model gives text, as far as its annotations tell."""
     found = getattr(function, "__annotations__", {}).get("return")
-    if found is None:
-        return None
-    return (
-        _TEXT.fullmatch("str" if found is str else found if isinstance(found, str) else repr(found))
-        is not None
-    )
+    name = "str" if found is str else found if isinstance(found, str) else repr(found)
+    if _TEXT.fullmatch(name) is not None:
+        return True
+    return False if "StoredMessage" in name else None
 
 
 def with_history(
@@ -321,7 +356,7 @@ def with_history(
         ),
         window=None if window is None else check_window(window),
         unanswered=check_unanswered(unanswered),
-        on_corrupt=on_corrupt,
+        on_corrupt=check_on_corrupt(on_corrupt),
         as_text=_gives_text(function),
     )
     chat: Any = _wrapped(function, remembering)

@@ -58,14 +58,39 @@ def test_the_ten_lines_work_with_asyncio(
     assert capsys.readouterr().out == "You said: Where is my parcel?\n"
 
 
+def test_a_model_remembers(valkey: Server, namespace: str) -> None:
+    """The example of `with_history` stores two questions, each followed by its answer."""
+    with RedisMemory.from_url(valkey.url, namespace=namespace) as memory:
+        run(BLOCKS[2], memory=memory)
+        texts = [message.text for message in memory.history("ann", "support-42").load().messages]
+    assert texts[::2] == ["Hi", "And my parcel?"]
+    assert texts[1::2] == [
+        "1 messages so far, the last is 'Hi'",
+        "3 messages so far, the last is 'And my parcel?'",
+    ]
+
+
+def test_a_chain_remembers(valkey: Server, namespace: str) -> None:
+    """The example of LangChain stores the question and the answer."""
+    from langchain_core.language_models.fake_chat_models import FakeListChatModel
+    from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+
+    prompt = ChatPromptTemplate.from_messages([MessagesPlaceholder("history"), ("human", "{question}")])
+    chat_model = FakeListChatModel(responses=["On its way."])
+    with RedisMemory.from_url(valkey.url, namespace=namespace) as memory:
+        run(BLOCKS[3], memory=memory, prompt=prompt, chat_model=chat_model)
+        texts = [message.text for message in memory.history("ann", "support-42").load().messages]
+    assert texts == ["Where is my parcel?", "On its way."]
+
+
 def test_the_other_examples_work(valkey: Server, namespace: str) -> None:
     """An append against a version, and a memory with window, retention and expiry."""
     with RedisMemory.from_url(valkey.url, namespace=namespace) as memory:
         history = memory.history("ann", "support-42")
-        run(BLOCKS[2], history=history)
+        run(BLOCKS[4], history=history)
         assert history.count() == 1
-    run(BLOCKS[3], url=valkey.url)
-    assert len(BLOCKS) == 4, "a new example needs a test"
+    run(BLOCKS[5], url=valkey.url)
+    assert len(BLOCKS) == 6, "a new example needs a test"
 
 
 def test_every_file_that_the_documents_name_is_there() -> None:

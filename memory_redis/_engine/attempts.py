@@ -29,6 +29,7 @@ RAISED: Final = (*TRANSPORT, RedisError, RedisClusterException, NotSent)
 """What a channel may raise, and an attempt decides about."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE, _LAST_MOMENT = 0.005, 0.5, 0.01
+_jitter = random.SystemRandom()  # nobody else's: children of a fork would draw the same numbers
 
 
 class Attempts:
@@ -84,7 +85,7 @@ class Attempts:
         if self._repeats == 1 and not never_sent(error):
             return 0.0
         longest: float = min(_FIRST_PAUSE * 2.0**self._repeats, _LONGEST_PAUSE)
-        pause = longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, keeps no secret
+        pause = longest * _jitter.uniform(0.5, 1.0)
         return max(min(pause, self._until - time.monotonic()), 0.0)
 
     def checked(self, replies: Sequence[Any]) -> list[Any]:

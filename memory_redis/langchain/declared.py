@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import (
     ConfigurableFieldSpec,
     Runnable,
     RunnableConfig,
-    RunnableLambda,
     RunnableSerializable,
 )
 from langchain_core.runnables.config import merge_configs
 from langchain_core.runnables.graph import Graph
 from langchain_core.runnables.utils import get_unique_config_specs
-from pydantic import ConfigDict, Field, PrivateAttr, RootModel, create_model
+from langchain_core.tools import BaseTool
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, RootModel, create_model
 
 from memory_redis.exchanges import OnConflict, OnSaveError, Partial, Rules, SaveInput
 from memory_redis.langchain.sessions import Sessions
@@ -31,7 +31,7 @@ class Declared(RunnableSerializable[Any, Any]):
     """The fields and the schemas; running is the subclass's."""
 
     runnable: Runnable[Any, Any]
-    get_session_history: Any
+    get_session_history: Any = Field(exclude=True, repr=False)
     input_messages_key: str | None = None
     output_messages_key: str | None = None
     history_messages_key: str | None = None
@@ -55,7 +55,6 @@ class Declared(RunnableSerializable[Any, Any]):
     _keys: Keys = PrivateAttr()
     _rules: Rules = PrivateAttr()
     _sessions: Sessions = PrivateAttr()
-    _call: RunnableLambda[Any, Any] = PrivateAttr()
 
     @property
     def InputType(self) -> Any:  # noqa: N802 - LangChain's name
@@ -96,6 +95,26 @@ class Declared(RunnableSerializable[Any, Any]):
     def get_graph(self, config: RunnableConfig | None = None) -> Graph:
         """The graph of the inner runnable; no history is opened."""
         return self.runnable.get_graph(merge_configs(self.config, config))
+
+    def as_tool(
+        self,
+        args_schema: type[BaseModel] | None = None,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        arg_types: dict[str, type] | None = None,
+    ) -> BaseTool:
+        """A tool of what is said to the inner runnable; of a text, where no keys or types are named."""
+        named = args_schema or arg_types or self.input_messages_key or self.custom_input_type
+        if not named and self.runnable.get_input_jsonschema().get("type") != "object":
+            return self.with_types(input_type=str).as_tool(name=name, description=description)
+        return super().as_tool(args_schema, name=name, description=description, arg_types=arg_types)
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        """A copy that shares the memory, or the function that gives histories: neither is data."""
+        memo = {} if memo is None else memo
+        memo[id(self.get_session_history)] = self.get_session_history
+        return super().__deepcopy__(memo)
 
     @classmethod
     def is_lc_serializable(cls) -> bool:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Sequence
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import anyio.to_thread
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, get_buffer_string
 
 from memory_redis.errors import AsyncOnly, InvalidMessage, InvalidSetting
 from memory_redis.expiry import NoExpiry, SlidingExpiry
 from memory_redis.history import AsyncHistory, History
 from memory_redis.langchain.messages import from_langchain, to_langchain
 from memory_redis.memory import AsyncRedisMemory, RedisMemory
-
-_LABELS: Final = {"human": "Human", "ai": "AI", "system": "System", "tool": "Tool", "function": "Function"}
 
 
 class RedisChatMessageHistory:
@@ -159,8 +157,9 @@ class RedisChatMessageHistory:
 
 
 def _line(message: BaseMessage) -> str:
-    label = getattr(message, "role", None) or _LABELS.get(message.type, message.type)
-    return f"{label}: {message.text}"
+    if isinstance(message, RemoveMessage):  # of which LangChain makes no text
+        return f"Remove: {message.id}"
+    return get_buffer_string([message])
 
 
 def _stored(messages: Sequence[BaseMessage]) -> list[Any]:

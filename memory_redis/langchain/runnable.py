@@ -6,9 +6,10 @@ is public there: a `RunnableLambda` runs a call, a `RunnableGenerator` a stream.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import ConfigurableFieldSpec, RunnableConfig, RunnableGenerator, RunnableLambda
@@ -64,6 +65,7 @@ class RunnableWithMessageHistory(Declared):
 
     Raises:
         InvalidSetting: one of these cannot be meant.
+        TypeError: a keyword is none of these.
 
     A call raises:
         InvalidSetting, InvalidId: the config does not say which conversation is meant.
@@ -91,6 +93,12 @@ class RunnableWithMessageHistory(Declared):
         config: RunnableConfig | None = None,
         **others: Any,
     ) -> None:
+        unknown = sorted(set(others) - set(type(self).model_fields))
+        if unknown:  # pydantic would take no notice of a slip of the pen
+            raise TypeError(f"unexpected keywords: {', '.join(unknown)}")
+        for name in ("kwargs", "config_factories"):
+            if others.get(name, ...) is None:
+                del others[name]
         rules = Rules(
             on_conflict=on_conflict,
             max_tries=max_tries,
@@ -124,21 +132,38 @@ class RunnableWithMessageHistory(Declared):
             self._sessions = Sessions(MemorySessions(get_session_history))
         else:
             self._sessions = Sessions(FactorySessions(get_session_history, history_factory_config))
-        self._call = RunnableLambda(self._run, self._arun)
 
     # -- running -----------------------------------------------------------------------------------
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """The inner runnable's output; the turn is stored before it is given."""
-        config = self._merged(config)
-        config["configurable"]["message_history"] = self._sessions.history(config["configurable"])
-        return self._call.invoke(input, config, **{**self.kwargs, **kwargs})
+        options = {**self.kwargs, **kwargs}  # for the inner runnable alone, so they pass core's classes by
+
+        @_known
+        def answer(value: Any, config: RunnableConfig) -> Any:
+            exchange, store, given = self._exchange(value, config)
+            return run(
+                exchange,
+                self._opening(store.open, config),
+                lambda past: self.runnable.invoke(given(past), config, **options),
+            )
+
+        return RunnableLambda(answer).invoke(input, self._entered(config))
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """As `invoke`."""
-        config = self._merged(config)
-        config["configurable"]["message_history"] = await self._sessions.ahistory(config["configurable"])
-        return await self._call.ainvoke(input, config, **{**self.kwargs, **kwargs})
+        options = {**self.kwargs, **kwargs}
+
+        @_known
+        async def answer(value: Any, config: RunnableConfig) -> Any:
+            exchange, store, given = self._exchange(value, config)
+            return await arun(
+                exchange,
+                self._opening(store.aopen, config),
+                lambda past: self.runnable.ainvoke(given(past), config, **options),
+            )
+
+        return await RunnableLambda(answer).ainvoke(input, await self._aentered(config))
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:
         """The chunks of the inner runnable's output as they come; the turn is stored before the end."""
@@ -160,12 +185,16 @@ class RunnableWithMessageHistory(Declared):
         self, input: Iterator[Any], config: RunnableConfig | None = None, **kwargs: Any
     ) -> Iterator[Any]:
         """As `stream`, of an input that comes in chunks."""
-        config = self._merged(config)
-        config["configurable"]["message_history"] = self._sessions.history(config["configurable"])
+        own = self._entered(config)
+        options = {**self.kwargs, **kwargs}
         running: list[Any] = []
 
-        def answer(inputs: Iterator[Any], config: RunnableConfig, **options: Any) -> Iterator[Any]:
-            exchange, store, given = self._exchange(merged(list(inputs)), config)
+        @_known
+        def answer(inputs: Iterator[Any], config: RunnableConfig) -> Iterator[Any]:
+            brought = list(inputs)
+            if not brought:
+                return
+            exchange, store, given = self._exchange(merged(brought), config)
             chunks = stream(
                 exchange,
                 self._opening(store.open, config),
@@ -176,7 +205,7 @@ class RunnableWithMessageHistory(Declared):
 
         try:
             generator: RunnableGenerator[Any, Any] = RunnableGenerator(cast(Any, answer))
-            yield from generator.transform(input, config, **{**self.kwargs, **kwargs})
+            yield from generator.transform(input, own)
         finally:
             for chunks in running:  # the generator above leaves an abandoned one to the collector
                 chunks.close()
@@ -185,13 +214,15 @@ class RunnableWithMessageHistory(Declared):
         self, input: AsyncIterator[Any], config: RunnableConfig | None = None, **kwargs: Any
     ) -> AsyncIterator[Any]:
         """As `transform`."""
-        config = self._merged(config)
-        config["configurable"]["message_history"] = await self._sessions.ahistory(config["configurable"])
+        own = await self._aentered(config)
+        options = {**self.kwargs, **kwargs}
 
-        async def answer(
-            inputs: AsyncIterator[Any], config: RunnableConfig, **options: Any
-        ) -> AsyncIterator[Any]:
-            exchange, store, given = self._exchange(merged([chunk async for chunk in inputs]), config)
+        @_known
+        async def answer(inputs: AsyncIterator[Any], config: RunnableConfig) -> AsyncIterator[Any]:
+            brought = [chunk async for chunk in inputs]
+            if not brought:
+                return
+            exchange, store, given = self._exchange(merged(brought), config)
             chunks = astream(
                 exchange,
                 self._opening(store.aopen, config),
@@ -202,7 +233,7 @@ class RunnableWithMessageHistory(Declared):
                     yield chunk
 
         generator: RunnableGenerator[Any, Any] = RunnableGenerator(cast(Any, answer))
-        chunks: Any = generator.atransform(input, config, **{**self.kwargs, **kwargs})
+        chunks: Any = generator.atransform(input, own)
         async with aclosing(chunks):
             async for chunk in chunks:
                 yield chunk
@@ -216,9 +247,8 @@ class RunnableWithMessageHistory(Declared):
         **kwargs: Any,
     ) -> list[Any]:
         """The outputs for several inputs, run side by side: a turn each."""
-        if not return_exceptions:
-            self._check_all(config, len(inputs))
-        return super().batch(inputs, config, return_exceptions=return_exceptions, **kwargs)
+        configs = self._checked(config, len(inputs), return_exceptions)
+        return super().batch(inputs, configs, return_exceptions=return_exceptions, **kwargs)
 
     async def abatch(
         self,
@@ -229,42 +259,63 @@ class RunnableWithMessageHistory(Declared):
         **kwargs: Any,
     ) -> list[Any]:
         """As `batch`."""
+        configs = self._checked(config, len(inputs), return_exceptions)
+        return await super().abatch(inputs, configs, return_exceptions=return_exceptions, **kwargs)
+
+    def batch_as_completed(
+        self, inputs: Sequence[Any], config: Any = None, *, return_exceptions: Any = False, **kwargs: Any
+    ) -> Iterator[tuple[int, Any]]:
+        """As `batch`, each output with the index of its input and as soon as it is there."""
+        configs = self._checked(config, len(inputs), return_exceptions)
+        yield from super().batch_as_completed(inputs, configs, return_exceptions=return_exceptions, **kwargs)
+
+    async def abatch_as_completed(
+        self, inputs: Sequence[Any], config: Any = None, *, return_exceptions: Any = False, **kwargs: Any
+    ) -> AsyncIterator[tuple[int, Any]]:
+        """As `batch_as_completed`."""
+        configs = self._checked(config, len(inputs), return_exceptions)
+        outputs: Any = super().abatch_as_completed(
+            inputs, configs, return_exceptions=return_exceptions, **kwargs
+        )
+        async with aclosing(outputs):
+            async for output in outputs:
+                yield output
+
+    def _checked(
+        self,
+        config: RunnableConfig | Sequence[RunnableConfig] | None,
+        count: int,
+        return_exceptions: bool,
+    ) -> list[RunnableConfig]:
+        """The config of each item of a batch; no item runs if one of them lacks a conversation."""
+        configs = get_config_list(config, count) if count else []
         if not return_exceptions:
-            self._check_all(config, len(inputs))
-        return await super().abatch(inputs, config, return_exceptions=return_exceptions, **kwargs)
+            for one in configs:
+                self._sessions.source.check(self._merged(one)["configurable"])
+        return configs
 
-    def _check_all(self, config: RunnableConfig | list[RunnableConfig] | None, count: int) -> None:
-        """That no item of a batch lacks a conversation, before any of them runs."""
-        for one in get_config_list(config, count):
-            self._sessions.source.check(self._merged(one)["configurable"])
+    def _entered(self, config: RunnableConfig | None) -> Any:
+        """The config of a run, with its history."""
+        own = self._merged(config)
+        own["configurable"]["message_history"] = self._sessions.history(own["configurable"])
+        return own
 
-    def _merged(self, config: RunnableConfig | None) -> RunnableConfig:
+    async def _aentered(self, config: RunnableConfig | None) -> Any:
+        """As `_entered`."""
+        own = self._merged(config)
+        own["configurable"]["message_history"] = await self._sessions.ahistory(own["configurable"])
+        return own
+
+    def _merged(self, config: RunnableConfig | None) -> Any:
         """A config of this run's own: what is bound, under what the call says."""
-        merged_config = merge_configs(self.config, config)
-        merged_config = merge_configs(merged_config, *(make(merged_config) for make in self.config_factories))
-        merged_config["configurable"] = dict(merged_config.get("configurable") or {})
-        merged_config.setdefault("run_name", self.get_name())
-        return merged_config
+        own: Any = merge_configs(self.config, config)
+        if self.config_factories:
+            own = merge_configs(own, *(make(own) for make in self.config_factories))
+        own["configurable"] = dict(own.get("configurable") or {})
+        own.setdefault("run_name", self.get_name())
+        return own
 
-    def _run(self, value: Any, config: RunnableConfig, **kwargs: Any) -> Any:
-        exchange, store, given = self._exchange(value, config)
-        return run(
-            exchange,
-            self._opening(store.open, config),
-            lambda past: self.runnable.invoke(given(past), config, **kwargs),
-        )
-
-    async def _arun(self, value: Any, config: RunnableConfig, **kwargs: Any) -> Any:
-        exchange, store, given = self._exchange(value, config)
-        return await arun(
-            exchange,
-            self._opening(store.aopen, config),
-            lambda past: self.runnable.ainvoke(given(past), config, **kwargs),
-        )
-
-    def _exchange(
-        self, value: Any, config: RunnableConfig
-    ) -> tuple[Exchange[Any], Any, Callable[[list[Any]], Any]]:
+    def _exchange(self, value: Any, config: Any) -> tuple[Exchange[Any], Any, Callable[[list[Any]], Any]]:
         """The exchange, where it is stored, and from what was loaded to the inner runnable's input."""
         configurable = config["configurable"]
         key, report = configurable.get("idempotency_key"), configurable.get("turn_report")
@@ -287,7 +338,7 @@ class RunnableWithMessageHistory(Declared):
         )
         return exchange, store, lambda past: keys.given(value, store.shown(past), new)
 
-    def _opening(self, open_turn: Callable[..., Any], config: RunnableConfig) -> Callable[[], Any]:
+    def _opening(self, open_turn: Callable[..., Any], config: Any) -> Callable[[], Any]:
         """What opens a turn, with the options of this run."""
         configurable = config["configurable"]
         window = configurable.get("window", self.window)
@@ -307,6 +358,15 @@ class RunnableWithMessageHistory(Declared):
             if kind is str or (kind is Any and _is_plain(found)):
                 found = found.text
         return found if self.output_messages_key is None else {self.output_messages_key: found}
+
+
+_SIGNATURE: Final = inspect.signature(lambda value, config: None)  # noqa: ARG005
+
+
+def _known(function: Any) -> Any:
+    """A function of a value and a config, with its signature at hand: LangChain inspects it at every step."""
+    function.__signature__ = _SIGNATURE
+    return function
 
 
 def _is_plain(message: BaseMessage) -> bool:

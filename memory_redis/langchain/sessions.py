@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from langchain_core.runnables import ConfigurableFieldSpec
@@ -35,6 +36,11 @@ _CONVERSATION: Final = ConfigurableFieldSpec(
     description="Which of the user's conversations it is.",
     is_shared=True,
 )
+_BY_POSITION: Final = (
+    inspect.Parameter.POSITIONAL_ONLY,
+    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    inspect.Parameter.VAR_POSITIONAL,
+)
 
 
 class MemorySessions:
@@ -50,21 +56,24 @@ class MemorySessions:
 
         Raises:
             InvalidSetting: it does not, or says it twice.
-        """
-        by_user = [name for name in ("user_id", "conversation_id") if name in configurable]
-        if "session_id" in configurable:
-            if "conversation_id" in by_user:
-                raise InvalidSetting("config['configurable'] has session_id and conversation_id: give one")
-        elif len(by_user) < 2:
-            expected = ["conversation_id", "user_id"]
-            raise missing_keys(sorted(set(expected) - set(by_user)), expected, " (or session_id alone)")
-
-    def resolve(self, configurable: Mapping[str, Any]) -> Any:
-        """The history.
-
-        Raises:
             InvalidId: an id is not a non-empty text.
         """
+        expected = ["conversation_id", "user_id"]
+        given = [name for name in expected if name in configurable]
+        if "session_id" in configurable:
+            if given:  # to leave a user out would let others into the conversation
+                raise InvalidSetting(
+                    f"config['configurable'] has session_id and {' and '.join(given)}:"
+                    " give session_id alone, or user_id and conversation_id"
+                )
+            given = ["session_id"]
+        elif len(given) < 2:
+            raise missing_keys(sorted(set(expected) - set(given)), expected, " (or session_id alone)")
+        for name in given:
+            check_id(name, configurable[name])
+
+    def resolve(self, configurable: Mapping[str, Any]) -> Any:
+        """The history."""
         if "session_id" in configurable:
             return RedisChatMessageHistory.of(self._memory, session_id=configurable["session_id"])
         return RedisChatMessageHistory.of(
@@ -77,8 +86,10 @@ class MemorySessions:
 class FactorySessions:
     """The histories that a function makes.
 
-    It is called with the one key by position, or with several by their names; also with those of
-    its further keywords that the config has. It may be a coroutine function.
+    It is called with the one key by position (by name where it takes none by position), or with
+    several by their names. With one key it is also given those of its further parameters that the
+    config has; not what a `partial` has set, and nothing more if it is a class: those are settings,
+    and a config may come from far away. It may be a coroutine function.
 
     Raises:
         InvalidSetting: it is not callable.
@@ -92,7 +103,12 @@ class FactorySessions:
         self._factory = factory
         self.specs = list(specs) if specs else [_SESSION]
         self._expected = [spec.id for spec in self.specs]
-        self._takes = _parameters(factory)
+        parameters = _parameters(factory)
+        self._takes = [one.name for one in parameters]
+        self._by_name = not any(one.kind in _BY_POSITION for one in parameters) and (
+            self._expected[0] in self._takes or any(one.kind is one.VAR_KEYWORD for one in parameters)
+        )
+        self._further = _further(factory, parameters if self._by_name else parameters[1:])
 
     def check(self, configurable: Mapping[str, Any]) -> None:
         """That a config has the keys, and that they are ids.
@@ -112,9 +128,7 @@ class FactorySessions:
                 f" {sorted(self._takes)} of get_session_history"
             )
         for spec in self.specs:
-            value = configurable[spec.id]
-            if value is None or value == "" or (spec.annotation is str and not isinstance(value, str)):
-                raise InvalidId(f"{spec.id} must be a non-empty text")
+            check_id(spec.id, configurable[spec.id], spec.annotation is str)
 
     def resolve(self, configurable: Mapping[str, Any]) -> Any:
         """What the factory gives: a history, or an awaitable of one. What it raises is not changed."""
@@ -122,8 +136,11 @@ class FactorySessions:
             return self._factory(**{name: configurable[name] for name in self._expected})
         if not self._takes:
             return self._factory()
-        further = {name: configurable[name] for name in self._takes[1:] if name in configurable}
-        return self._factory(configurable[self._expected[0]], **further)
+        [name] = self._expected
+        further = {other: configurable[other] for other in self._further if other in configurable}
+        if self._by_name:
+            return self._factory(**{**further, name: configurable[name]})
+        return self._factory(configurable[name], **further)
 
 
 def missing_keys(missing: Sequence[str], expected: Sequence[str], more: str = "") -> InvalidSetting:
@@ -135,14 +152,33 @@ def missing_keys(missing: Sequence[str], expected: Sequence[str], more: str = ""
     )
 
 
-def _parameters(factory: Callable[..., Any]) -> list[str]:
-    """The names of a factory's parameters, those that only collect others left out."""
+def check_id(name: str, value: Any, text: bool = True) -> None:
+    """That a value can name a session.
+
+    Raises:
+        InvalidId: it is empty or None or, where a text is wanted, no text.
+    """
+    if value is None or value == "" or (text and not isinstance(value, str)):
+        raise InvalidId(f"{name} must be a non-empty text")
+
+
+def _parameters(factory: Callable[..., Any]) -> list[inspect.Parameter]:
+    """A factory's parameters, those that collect others included."""
     try:
-        found = inspect.signature(factory).parameters.values()
+        return list(inspect.signature(factory).parameters.values())
     except (TypeError, ValueError):  # some built-in callables do not say
-        return ["session_id"]
-    collecting = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return [one.name for one in found if one.kind not in collecting]
+        return [inspect.Parameter("session_id", inspect.Parameter.POSITIONAL_ONLY)]
+
+
+def _further(factory: Callable[..., Any], parameters: Sequence[inspect.Parameter]) -> list[str]:
+    """The names of those of these parameters that a config may fill."""
+    bound, core = set[str](), factory
+    while isinstance(core, partial):
+        bound, core = bound | set(core.keywords), core.func
+    if inspect.isclass(core):
+        return []
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return [one.name for one in parameters if one.kind in named and one.name not in bound]
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +220,6 @@ def store_of(history: Any) -> Store:
         return OwnStore(history, None)
     if isinstance(history, AsyncHistory):
         return OwnStore(None, history)
-    if hasattr(history, "messages") and (hasattr(history, "add_messages") or hasattr(history, "add_message")):
+    if any(hasattr(history, name) for name in ("add_messages", "add_message", "aadd_messages")):
         return OtherStore(history)
     raise InvalidSetting(f"get_session_history gave a {type(history).__name__}, which is no message history")

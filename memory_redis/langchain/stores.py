@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import anyio.to_thread
-from langchain_core.messages import BaseMessage, BaseMessageChunk
+from langchain_core.messages import AIMessage, BaseMessage, BaseMessageChunk, FunctionMessage, ToolMessage
 
 from memory_redis.errors import AsyncOnly, HistoryNotSaved, InvalidSetting
 from memory_redis.exchanges import Rules
@@ -99,10 +99,9 @@ class ThreadTurn:
 class OtherStore:
     """Anyone's chat message history. It knows no versions: what others append meanwhile is not noticed."""
 
-    label = None
-
     def __init__(self, history: Any) -> None:
         self._history = history
+        self.label: str | None = f"{type(history).__name__} {id(history)}"  # of one made anew it says nothing
 
     def check(self, rules: Rules, idempotency_key: str | None) -> None:
         """That nothing is asked for that needs versions.
@@ -116,7 +115,13 @@ class OtherStore:
             )
 
     def open(self, **_options: Any) -> Any:
-        """A turn for sync code."""
+        """A turn for sync code.
+
+        Raises:
+            AsyncOnly: the history has no method that is not awaited.
+        """
+        if not (hasattr(self._history, "add_messages") or hasattr(self._history, "add_message")):
+            raise AsyncOnly("an asyncio history serves awaited calls only: use ainvoke, astream, abatch")
         return OtherTurn(self._history)
 
     def aopen(self, **_options: Any) -> Any:
@@ -143,8 +148,8 @@ class OtherStore:
         loaded: list[BaseMessage] = turn.messages
         if unanswered == "keep":
             return loaded
-        plain = list(map(from_langchain, loaded))
-        left = without_unanswered(plain, list(map(from_langchain, new)), unanswered)
+        plain = list(map(_ties, loaded))
+        left = without_unanswered(plain, list(map(_ties, new)), unanswered)
         places = {id(message): at for at, message in enumerate(plain)}
         return [loaded[places[id(message)]] for message in left]
 
@@ -152,6 +157,15 @@ class OtherStore:
     def mark(message: BaseMessage) -> BaseMessage:
         """An answer, marked as part of one."""
         return to_langchain(marked_partial(from_langchain(message)))
+
+
+def _ties(message: BaseMessage) -> StoredMessage:
+    """What calls and results are paired by, of a message that may hold what we could not store."""
+    kinds = {AIMessage: "ai", ToolMessage: "tool", FunctionMessage: "function"}
+    kind = next((kind for made_of, kind in kinds.items() if isinstance(message, made_of)), "human")
+    names = ("tool_calls", "invalid_tool_calls", "additional_kwargs", "tool_call_id", "name")
+    data = {name: getattr(message, name) for name in names if hasattr(message, name)}
+    return StoredMessage.model_construct(type=kind, data=data)
 
 
 class _OtherTurn:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import reduce
+from itertools import pairwise
+from operator import add
+from typing import Any, Final
 
 from langchain_core.messages import (
+    LC_AUTO_PREFIX,
     AIMessage,
+    AIMessageChunk,
     BaseMessage,
     BaseMessageChunk,
     HumanMessage,
@@ -16,7 +21,8 @@ from langchain_core.prompt_values import PromptValue
 
 from memory_redis.errors import InvalidMessage
 
-_EXPECTED = "Expected str, BaseMessage, list[BaseMessage], or tuple[BaseMessage]"
+_EXPECTED: Final = "Expected str, BaseMessage, list[BaseMessage], or tuple[BaseMessage]"
+_ROLES: Final = frozenset({"human", "user", "ai", "assistant", "system", "developer"})
 
 
 def messages_in(value: Any) -> list[BaseMessage]:
@@ -32,17 +38,20 @@ def messages_in(value: Any) -> list[BaseMessage]:
 
 
 def messages_out(value: Any) -> list[BaseMessage]:
-    """The messages that an output stands for; a text is the model's. As `messages_in`."""
-    return _messages(value, AIMessage)
+    """The messages that an output stands for; a text is the model's. As `messages_in`.
+
+    Chunks that belong together are one message, also in a list.
+    """
+    return _parts(_messages(value, AIMessage))
 
 
 def _messages(value: Any, speaker: type[BaseMessage]) -> list[BaseMessage]:
     if isinstance(value, PromptValue):
         return value.to_messages()
-    if isinstance(value, str | BaseMessage | Mapping):
+    if isinstance(value, str | BaseMessage | Mapping) or (isinstance(value, tuple) and _is_said(value)):
         return [_message(value, speaker, None)]
     if isinstance(value, list | tuple):
-        if value and isinstance(value[0], list):
+        if value and isinstance(value[0], list) and not _is_said(value[0]):
             if len(value) != 1:
                 raise InvalidMessage("Expected a single list of messages")
             value = value[0]
@@ -55,33 +64,48 @@ def _message(value: Any, speaker: type[BaseMessage], position: int | None) -> Ba
         return value
     if isinstance(value, str):
         return speaker(content=value)
-    pair = (
-        isinstance(value, tuple | list) and len(value) == 2 and all(isinstance(part, str) for part in value)
-    )
-    if pair or (isinstance(value, Mapping) and isinstance(value.get("role"), str)):
+    if _is_pair(value) or _has_role(value):
         try:
             [message] = convert_to_messages([dict(value) if isinstance(value, Mapping) else tuple(value)])
-        except (ValueError, TypeError, NotImplementedError):
+        except (ValueError, TypeError, KeyError, NotImplementedError):
             raise InvalidMessage("a role or content that is no message's", position=position) from None
         return message
     kind = type(value).__name__
     raise InvalidMessage(f"{_EXPECTED}, got a {kind} that is no message", position=position)
 
 
+def _is_pair(value: Any) -> bool:
+    return (
+        isinstance(value, tuple | list) and len(value) == 2 and all(isinstance(part, str) for part in value)
+    )
+
+
+def _is_said(value: Any) -> bool:
+    """Whether a pair of texts is certainly a role and a text, and not two texts."""
+    return _is_pair(value) and value[0] in _ROLES
+
+
+def _has_role(value: Any) -> bool:
+    """Whether a value is a dictionary with a role and content; never one that names a class to be made."""
+    if not isinstance(value, Mapping) or "lc" in value:
+        return False
+    return isinstance(value.get("role"), str) or (isinstance(value.get("type"), str) and "content" in value)
+
+
 def merged(chunks: Sequence[Any]) -> Any:
     """The value that the chunks of a stream amount to.
 
     Texts are joined, and message chunks that belong together are one; values of dictionaries are
-    merged key by key, lists are joined and what belongs together in them is one; whole messages
-    stand for themselves.
+    merged key by key, lists are joined; whole messages stand for themselves. Where each dictionary
+    holds all of the one before it, as those of a parser of JSON do, the last one is all.
     """
-    if len(chunks) == 1 and not isinstance(chunks[0], list):
-        return chunks[0]
+    if len(chunks) == 1 or _grows(chunks):
+        return chunks[-1]
     if chunks and all(isinstance(chunk, Mapping) for chunk in chunks):
         names = dict.fromkeys(name for chunk in chunks for name in chunk)
         return {name: merged([chunk[name] for chunk in chunks if name in chunk]) for name in names}
     if chunks and all(isinstance(chunk, list | tuple) for chunk in chunks):
-        return _parts([item for chunk in chunks for item in chunk])
+        return [item for chunk in chunks for item in chunk]
     parts = _parts(chunks)
     return parts[0] if len(parts) == 1 else parts
 
@@ -90,22 +114,57 @@ def _parts(items: Sequence[Any]) -> list[Any]:
     """Items in order, those that belong together joined into one."""
     groups: list[list[Any]] = []
     for item in items:
-        if groups and _belongs(groups[-1][0], item):
+        if groups and _belongs(groups[-1], item):
             groups[-1].append(item)
         else:
             groups.append([item])
-    return [_joined(group) for group in groups]
+    return [part for group in groups for part in _joined(group)]
 
 
-def _belongs(first: Any, item: Any) -> bool:
-    if isinstance(first, BaseMessageChunk) and isinstance(item, BaseMessageChunk):
-        return type(first) is type(item) and (first.id == item.id or first.id is None or item.id is None)
-    return isinstance(first, str) and isinstance(item, str)
+def _belongs(group: Sequence[Any], item: Any) -> bool:
+    first = group[0]
+    if not isinstance(first, BaseMessageChunk) or not isinstance(item, BaseMessageChunk):
+        return isinstance(first, str) and isinstance(item, str)
+    if type(first) is not type(item) or _part_of(first) != _part_of(item):
+        return False
+    if first.id is not None and first.id == item.id:
+        return True
+    if getattr(group[-1], "chunk_position", None) == "last":
+        return False
+    if first.id is None or item.id is None:
+        return True
+    # Behind chunks with the model's id, LangChain puts a last one with an id of its own.
+    return first.id.startswith(LC_AUTO_PREFIX) != item.id.startswith(LC_AUTO_PREFIX)
 
 
-def _joined(group: list[Any]) -> Any:
+def _part_of(chunk: BaseMessageChunk) -> tuple[Any, Any]:
+    return getattr(chunk, "role", None), getattr(chunk, "tool_call_id", None)
+
+
+def _joined(group: list[Any]) -> list[Any]:
     if len(group) == 1:
-        return group[0]
+        return group
     if isinstance(group[0], str):
-        return "".join(group)
-    return group[0] + group[1:]
+        return ["".join(group)]
+    try:
+        return [group[0] + group[1:] if isinstance(group[0], AIMessageChunk) else reduce(add, group)]
+    except (TypeError, ValueError):  # they say things that cannot both be said in one message
+        return group
+
+
+def _grows(chunks: Sequence[Any]) -> bool:
+    """Whether these are plain dictionaries, each of them the one before it and more."""
+    if not chunks or any(type(chunk) is not dict for chunk in chunks):
+        return False
+    return all(first != then and _begins(first, then) for first, then in pairwise(chunks))
+
+
+def _begins(first: Any, then: Any) -> bool:
+    """Whether the second value is the first one, written further."""
+    if isinstance(first, str) and isinstance(then, str):
+        return then.startswith(first)
+    if isinstance(first, dict) and isinstance(then, dict):
+        return all(name in then and _begins(value, then[name]) for name, value in first.items())
+    if isinstance(first, list) and isinstance(then, list):
+        return len(first) <= len(then) and all(map(_begins, first, then))
+    return first is None or bool(first == then)
