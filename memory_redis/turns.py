@@ -38,6 +38,7 @@ class _TurnBase:
         self._on_corrupt: OnCorrupt = conversation.on_corrupt(on_corrupt)
         self._key_id = None if idempotency_key is None else key_to_id(idempotency_key)
         self._added: list[StoredMessage] = []
+        self._records: list[bytes] = []
         self._snapshot: Snapshot | None = None
         self._stored: list[StoredMessage] | None = None
         self._version: Version | None = None
@@ -87,7 +88,7 @@ class _TurnBase:
         return list(self._added)
 
     def add(self, *messages: StoredMessage) -> None:
-        """Put messages aside, to be stored by the next commit in this order.
+        """Put messages aside, to be stored by the next commit in this order, as they are now.
 
         Raises:
             InvalidMessage: one is no message, or cannot be stored; none of them was added.
@@ -95,8 +96,8 @@ class _TurnBase:
         """
         self._check_running()
         if messages:
-            self._conversation.check(messages)
-            self._added.extend(messages)
+            self._records += self._conversation.records(messages)
+            self._added += messages
 
     def _check_unused(self) -> None:
         if self._snapshot is not None:
@@ -115,10 +116,11 @@ class _TurnBase:
             expected=self.snapshot.version if self._expected is None else self._expected,
             on_conflict=self._on_conflict,
             idempotency_key=self._key if idempotency_key is None else idempotency_key,
+            records=self._records,
         )
 
     def _committed(self, commit: Commit) -> None:
-        self._version, self._added = commit.version, []
+        self._version, self._added, self._records = commit.version, [], []
         self._conflict = commit.conflict or self._conflict
         if self._is_news(commit):
             self._expected = commit.version

@@ -101,6 +101,8 @@ def without_unanswered(
     waiting: dict[int, set[bytes]] = {}
     answers: dict[int, list[int]] = {}
     for at, message in enumerate((*messages, *new)):
+        if message.type in ("human", "system"):
+            continue
         links = _each(links_of(message.type, message.data))
         if message.type == "ai":
             caller.update(dict.fromkeys(links, at))

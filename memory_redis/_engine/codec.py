@@ -133,12 +133,21 @@ class Encoder:
             InvalidMessage: there is none, one too many, one that is too large, or a value in one
                 that cannot be stored.
         """
-        limits = self._limits
         if not messages:
             raise InvalidMessage("append needs at least one message")
-        if len(messages) > limits.append_messages:
+        if len(messages) > self._limits.append_messages:
+            raise InvalidMessage(f"an append holds at most {self._limits.append_messages} messages")
+        return self.together([self._record(message, at, owner) for at, message in enumerate(messages)])
+
+    def together(self, records: list[bytes]) -> list[bytes]:
+        """The records, if one append can hold them.
+
+        Raises:
+            InvalidMessage: it cannot.
+        """
+        limits = self._limits
+        if len(records) > limits.append_messages:
             raise InvalidMessage(f"an append holds at most {limits.append_messages} messages")
-        records = [self._record(message, at, owner) for at, message in enumerate(messages)]
         if sum(map(len, records)) > limits.append_bytes:
             raise InvalidMessage(f"an append holds at most {limits.append_bytes} bytes")
         return records
@@ -270,12 +279,11 @@ class Decoder:
                 form, high, low, checksum, code, flags, owner = head
                 sound = form == FORMAT and owner == mine and checksum == crc32(record[CHECKED:])
                 if sound and high < LATEST_HIGH and code in KINDS:
-                    stored = high << 32 | low
-                    message = loaded(
-                        {"type": KINDS[code], "seq": at, "stored_ms": stored, PACKED: (self, record)}
+                    kind, stored = KINDS[code], high << 32 | low
+                    held, data = (
+                        (PACKED, (self, record)) if not whole else ("data", self.unpacked(record, kind, at))
                     )
-                    if whole:
-                        _ = message.data
+                    message = loaded({"type": kind, "seq": at, "stored_ms": stored, held: data})
                     if flags & LINKS:
                         tied.append((len(found), links_in(record)))
                 else:

@@ -50,13 +50,13 @@ class Conversation:
             raise InvalidSetting("page_size must be an integer from 1 to 10,000")
         return size
 
-    def check(self, messages: Sequence[StoredMessage]) -> None:
-        """See that messages can be stored, together in one append.
+    def records(self, messages: Sequence[StoredMessage]) -> list[bytes]:
+        """Messages as they are stored.
 
         Raises:
-            InvalidMessage: they cannot.
+            InvalidMessage: they cannot be.
         """
-        self.settings.encoder.records(messages, self.keys.owner)
+        return self.settings.encoder.records(messages, self.keys.owner)
 
     def count(self) -> Plan[int]:
         """How many messages are stored."""

@@ -144,8 +144,12 @@ class Writer:
         on_conflict: OnConflict = "raise",
         idempotency_key: str | None = None,
         append_id: AppendId | None = None,
+        records: list[bytes] | None = None,
     ) -> Flow[Commit]:
-        """Store messages; all of them or none, once, however often the plan is sent."""
+        """Store messages; all of them or none, once, however often the plan is sent.
+
+        `records` are the messages as they were encoded before.
+        """
         if not isinstance(expected, Version | None) or not isinstance(append_id, AppendId | None):
             raise InvalidSetting(
                 "expected is a Version and append_id an AppendId; parse() makes one of a text"
@@ -158,7 +162,8 @@ class Writer:
         elif append_id is None:
             append_id = AppendId.new()
         keys = self._keys
-        records = self._settings.encoder.records(messages, keys.owner)
+        encoder = self._settings.encoder
+        records = encoder.records(messages, keys.owner) if records is None else encoder.together(records)
         want = b"" if expected is None else _wanted(expected, on_conflict)
         words = self._words(append_id, again, want)
         words += records

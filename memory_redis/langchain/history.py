@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, Remove
 from memory_redis.errors import AsyncOnly, InvalidMessage, InvalidSetting
 from memory_redis.expiry import NoExpiry, SlidingExpiry
 from memory_redis.history import AsyncHistory, History
-from memory_redis.langchain.messages import from_langchain, to_langchain
+from memory_redis.langchain.messages import from_langchain, handed_over
 from memory_redis.memory import AsyncRedisMemory, RedisMemory
 
 
@@ -61,7 +61,13 @@ class RedisChatMessageHistory:
         elif (url, key_prefix, ttl) != ("redis://localhost:6379/0", "memory", None):
             raise InvalidSetting("give a memory, or url, key_prefix and ttl, not both")
         self._memory = memory
-        self._history, self._ahistory = _histories(memory, session_id, user_id, conversation_id)
+        self._ids = session_id, user_id, conversation_id
+        self._history: History | None = None
+        self._ahistory: AsyncHistory | None = None
+        if isinstance(memory, RedisMemory):
+            self._history = _conversation(memory, *self._ids)
+        else:
+            self._ahistory = _conversation(memory, *self._ids)
 
     @classmethod
     def of(cls, memory: RedisMemory | AsyncRedisMemory, **ids: Any) -> Self:
@@ -71,17 +77,29 @@ class RedisChatMessageHistory:
     @property
     def history(self) -> History | None:
         """The conversation, for sync code; None over an asyncio client that was passed in."""
+        if self._history is None and self._memory.has_twin:
+            self._history = _conversation(self._memory.twin, *self._ids)
         return self._history
 
     @property
     def ahistory(self) -> AsyncHistory | None:
         """The conversation, for asyncio; None over a sync client that was passed in."""
+        if self._ahistory is None and self._memory.has_twin:
+            self._ahistory = _conversation(self._memory.twin, *self._ids)
         return self._ahistory
 
+    @property
+    def label(self) -> str:
+        """The short hash that stands for the conversation in errors and events; no id."""
+        either: Any = self._history or self._ahistory
+        found: str = either.label
+        return found
+
     def _sync(self) -> History:
-        if self._history is None:
+        history = self.history
+        if history is None:
             raise AsyncOnly("a memory over an asyncio client serves awaited calls only")
-        return self._history
+        return history
 
     @property
     def messages(self) -> list[BaseMessage]:
@@ -89,7 +107,7 @@ class RedisChatMessageHistory:
 
         Records that cannot be decoded are left out and reported to the memory's hooks.
         """
-        return list(map(to_langchain, self._sync().load(on_corrupt="skip").messages))
+        return list(map(handed_over, self._sync().load(on_corrupt="skip").messages))
 
     @messages.setter
     def messages(self, messages: Sequence[BaseMessage]) -> None:
@@ -97,9 +115,10 @@ class RedisChatMessageHistory:
 
     async def aget_messages(self) -> list[BaseMessage]:
         """As `messages`."""
-        if self._ahistory is None:
+        history = self.ahistory
+        if history is None:
             return await anyio.to_thread.run_sync(lambda: self.messages)
-        return list(map(to_langchain, (await self._ahistory.load(on_corrupt="skip")).messages))
+        return list(map(handed_over, (await history.load(on_corrupt="skip")).messages))
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Store messages at the end: all or none, side by side, once. None at all is no call.
@@ -114,10 +133,11 @@ class RedisChatMessageHistory:
         """As `add_messages`."""
         if not messages:
             return
-        if self._ahistory is None:
+        history = self.ahistory
+        if history is None:
             await anyio.to_thread.run_sync(self.add_messages, messages)
         else:
-            await self._ahistory.append(*_stored(messages))
+            await history.append(*_stored(messages))
 
     def add_message(self, message: BaseMessage) -> None:
         """Store one message; several at once cost no more, see `add_messages`."""
@@ -137,10 +157,11 @@ class RedisChatMessageHistory:
 
     async def aclear(self) -> None:
         """As `clear`."""
-        if self._ahistory is None:
+        history = self.ahistory
+        if history is None:
             await anyio.to_thread.run_sync(self.clear)
         else:
-            await self._ahistory.clear()
+            await history.clear()
 
     def __len__(self) -> int:
         return self._sync().count()
@@ -152,8 +173,7 @@ class RedisChatMessageHistory:
         return "\n".join(map(_line, self.messages))
 
     def __repr__(self) -> str:
-        either: Any = self._history or self._ahistory
-        return f"<{type(self).__name__} {either.label}>"
+        return f"<{type(self).__name__} {self.label}>"
 
 
 def _line(message: BaseMessage) -> str:
@@ -169,27 +189,15 @@ def _stored(messages: Sequence[BaseMessage]) -> list[Any]:
     return list(map(from_langchain, messages))
 
 
-def _histories(
-    memory: RedisMemory | AsyncRedisMemory,
-    session_id: str | None,
-    user_id: str | None,
-    conversation_id: str | None,
-) -> tuple[History | None, AsyncHistory | None]:
-    """The conversation in both faces, as far as the memory has them."""
-    faces: list[Any] = []
-    for kind in (RedisMemory, AsyncRedisMemory):
-        face: Any = memory if isinstance(memory, kind) else memory.twin if memory.has_twin else None
-        if face is None:
-            faces.append(None)
-        elif session_id is not None:
-            if user_id is not None or conversation_id is not None:
-                raise InvalidSetting("give session_id, or user_id and conversation_id, not both")
-            faces.append(face.session(session_id))
-        elif user_id is None or conversation_id is None:
-            raise InvalidSetting("give session_id, or user_id and conversation_id")
-        else:
-            faces.append(face.history(user_id, conversation_id))
-    return faces[0], faces[1]
+def _conversation(memory: Any, session_id: Any, user_id: Any, conversation_id: Any) -> Any:
+    """The history that the ids mean, in a memory's face."""
+    if session_id is not None:
+        if user_id is not None or conversation_id is not None:
+            raise InvalidSetting("give session_id, or user_id and conversation_id, not both")
+        return memory.session(session_id)
+    if user_id is None or conversation_id is None:
+        raise InvalidSetting("give session_id, or user_id and conversation_id")
+    return memory.history(user_id, conversation_id)
 
 
 _memories: weakref.WeakValueDictionary[tuple[str, str, int], RedisMemory] = weakref.WeakValueDictionary()

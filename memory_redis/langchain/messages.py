@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
+from functools import lru_cache
 from types import NoneType
 from typing import Any, Final, cast
 
@@ -51,6 +52,7 @@ _STORABLE: Final[Mapping[str, type[BaseMessage]]] = {
     "ChatMessageChunk": ChatMessageChunk,
 }
 _OF_CHUNKS: Final = frozenset({"tool_call_chunks", "chunk_position"})
+_FIELDS: Final = {kind: frozenset(made_of.model_fields) - {"type"} for kind, made_of in _CLASSES.items()}
 _SCALARS: Final = frozenset({str, int, float, bool, bytes, NoneType})
 _DEEPEST: Final = 64
 """Beyond what an append takes; it ends lists that hold themselves."""
@@ -85,8 +87,8 @@ def from_langchain(message: BaseMessage) -> StoredMessage:
     if base is None or not isinstance(message, base):
         name = type(message).__name__
         raise InvalidMessage(f"a {name} has a class or a type that is not known here", field="type")
-    fields = type(message).model_fields
-    data = {name: value for name, value in held.items() if name in fields and not fields[name].exclude}
+    stored = _stored_of(type(message))
+    data = {name: value for name, value in held.items() if name in stored}
     data |= message.model_extra or {}
     if isinstance(message, BaseMessageChunk):
         data = {name: value for name, value in data.items() if name not in _OF_CHUNKS}
@@ -97,6 +99,12 @@ def from_langchain(message: BaseMessage) -> StoredMessage:
         first = error.errors(include_input=False, include_url=False, include_context=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         raise InvalidMessage(first["msg"].removeprefix("Value error, "), field=where or None) from None
+
+
+@lru_cache(maxsize=256)
+def _stored_of(kind: type[BaseMessage]) -> frozenset[str]:
+    """The names of a class's fields that are stored."""
+    return frozenset(name for name, field in kind.model_fields.items() if not field.exclude)
 
 
 def to_langchain(message: StoredMessage) -> BaseMessage:
@@ -110,25 +118,39 @@ def to_langchain(message: StoredMessage) -> BaseMessage:
         CorruptRecord: the message was loaded, and its record holds no data of a message.
         InvalidMessage: the message was made by hand, of values that cannot be stored.
     """
-    made_of = _CLASSES[message.type]
-    fields = made_of.model_fields
-    data = {"content": "", **_plain(message.data)}
-    usage = data.pop("usage_metadata", None) if made_of is AIMessage else None
-    calls, invalid = _take_calls(data) if made_of is AIMessage else ([], [])
-    known = {name: value for name, value in data.items() if name in fields and name != "type"}
+    return _made(message.type, _plain(message.data))
+
+
+def handed_over(message: StoredMessage) -> BaseMessage:
+    """As `to_langchain`, of a message that nobody else holds: its data becomes the new message's."""
+    return _made(message.type, dict(message.data))
+
+
+def _made(kind: str, data: dict[str, Any]) -> BaseMessage:
+    made_of, fields = _CLASSES[kind], _FIELDS[kind]
+    data.setdefault("content", "")
+    held: dict[str, Any] = {}
+    if made_of is AIMessage:
+        usage = data.pop("usage_metadata", None)
+        if usage is not None:
+            held["usage_metadata"] = usage
+        if "tool_calls" in data or "invalid_tool_calls" in data:
+            calls, invalid = _take_calls(data)
+            if calls or invalid:  # else LangChain reads them from additional_kwargs, if there are any
+                held["tool_calls"], held["invalid_tool_calls"] = calls, invalid
+    elif made_of is RemoveMessage:  # which makes a text of its own
+        held["content"] = data["content"]
+    known = {name: value for name, value in data.items() if name in fields}
     try:
         made = made_of(**known)
     except (TypeError, ValueError):
         made = made_of.model_construct(**known)
-    made.content = known["content"]  # which RemoveMessage makes a text of its own
-    if isinstance(made, AIMessage):
-        if usage is not None:
-            made.usage_metadata = usage
-        if calls or invalid:  # else LangChain has read them from additional_kwargs, if there were any
-            made.tool_calls, made.invalid_tool_calls = calls, invalid
-    # Not by the constructor: a field may have the name of one of its parameters.
-    extra = {name: value for name, value in data.items() if name not in fields}
-    cast(dict[str, Any], made.model_extra).update(extra)
+    if held:
+        vars(made).update(held)
+    if len(known) < len(data):
+        # Not by the constructor: a field may have the name of one of its parameters.
+        extra = {name: value for name, value in data.items() if name not in made_of.model_fields}
+        cast(dict[str, Any], made.model_extra).update(extra)
     return made
 
 

@@ -1,7 +1,7 @@
 """`RunnableWithMessageHistory`: a LangChain runnable that remembers its conversations.
 
 Our own `Runnable`, with the arguments of the class of that name in langchain-core and built on what
-is public there: a `RunnableLambda` runs a call, a `RunnableGenerator` a stream.
+is public there: its callbacks trace a call, its `RunnableGenerator` runs a stream.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from contextlib import aclosing
 from typing import Any, Final, cast
 
 from langchain_core.messages import BaseMessage
-from langchain_core.runnables import ConfigurableFieldSpec, RunnableConfig, RunnableGenerator, RunnableLambda
+from langchain_core.runnables import ConfigurableFieldSpec, RunnableConfig, RunnableGenerator
 from langchain_core.runnables.base import coerce_to_runnable
-from langchain_core.runnables.config import get_config_list, merge_configs
+from langchain_core.runnables.config import ensure_config, get_config_list, merge_configs
 
 from memory_redis.errors import InvalidSetting
 from memory_redis.exchanges import Exchange, OnConflict, OnSaveError, Partial, Rules, SaveInput, TurnReport
 from memory_redis.langchain.declared import Declared
 from memory_redis.langchain.sessions import FactorySessions, MemorySessions, Sessions, store_of
+from memory_redis.langchain.tracing import atraced, traced
 from memory_redis.langchain.values import merged, messages_in, messages_out
 from memory_redis.memory import AsyncRedisMemory, RedisMemory
 from memory_redis.options import OnCorrupt
@@ -137,33 +138,31 @@ class RunnableWithMessageHistory(Declared):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """The inner runnable's output; the turn is stored before it is given."""
-        options = {**self.kwargs, **kwargs}  # for the inner runnable alone, so they pass core's classes by
+        options = {**self.kwargs, **kwargs}
 
-        @_known
-        def answer(value: Any, config: RunnableConfig) -> Any:
-            exchange, store, given = self._exchange(value, config)
+        def answer(config: RunnableConfig) -> Any:
+            exchange, store, given = self._exchange(input, config)
             return run(
                 exchange,
                 self._opening(store.open, config),
                 lambda past: self.runnable.invoke(given(past), config, **options),
             )
 
-        return RunnableLambda(answer).invoke(input, self._entered(config))
+        return traced(self._entered(config), input, answer)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """As `invoke`."""
         options = {**self.kwargs, **kwargs}
 
-        @_known
-        async def answer(value: Any, config: RunnableConfig) -> Any:
-            exchange, store, given = self._exchange(value, config)
+        async def answer(config: RunnableConfig) -> Any:
+            exchange, store, given = self._exchange(input, config)
             return await arun(
                 exchange,
                 self._opening(store.aopen, config),
                 lambda past: self.runnable.ainvoke(given(past), config, **options),
             )
 
-        return await RunnableLambda(answer).ainvoke(input, await self._aentered(config))
+        return await atraced(await self._aentered(config), input, answer)
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:
         """The chunks of the inner runnable's output as they come; the turn is stored before the end."""
@@ -308,7 +307,7 @@ class RunnableWithMessageHistory(Declared):
 
     def _merged(self, config: RunnableConfig | None) -> Any:
         """A config of this run's own: what is bound, under what the call says."""
-        own: Any = merge_configs(self.config, config)
+        own: Any = merge_configs(self.config, config) if self.config else ensure_config(config)
         if self.config_factories:
             own = merge_configs(own, *(make(own) for make in self.config_factories))
         own["configurable"] = dict(own.get("configurable") or {})

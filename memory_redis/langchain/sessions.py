@@ -13,7 +13,7 @@ from langchain_core.runnables import ConfigurableFieldSpec
 from memory_redis.errors import AsyncOnly, InvalidId, InvalidSetting
 from memory_redis.history import AsyncHistory, History
 from memory_redis.langchain.history import RedisChatMessageHistory
-from memory_redis.langchain.stores import OtherStore, OwnStore
+from memory_redis.langchain.stores import Faces, OtherStore, OwnStore
 from memory_redis.memory import AsyncRedisMemory, RedisMemory
 
 Store = OwnStore | OtherStore
@@ -215,11 +215,11 @@ def store_of(history: Any) -> Store:
         InvalidSetting: it is none.
     """
     if isinstance(history, RedisChatMessageHistory):
-        return OwnStore(history.history, history.ahistory)
+        return OwnStore(history, history.label)
     if isinstance(history, History):
-        return OwnStore(history, None)
+        return OwnStore(Faces(history, None), history.label)
     if isinstance(history, AsyncHistory):
-        return OwnStore(None, history)
+        return OwnStore(Faces(None, history), history.label)
     if any(hasattr(history, name) for name in ("add_messages", "add_message", "aadd_messages")):
         return OtherStore(history)
     raise InvalidSetting(f"get_session_history gave a {type(history).__name__}, which is no message history")

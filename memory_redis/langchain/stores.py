@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import anyio.to_thread
 from langchain_core.messages import AIMessage, BaseMessage, BaseMessageChunk, FunctionMessage, ToolMessage
@@ -16,26 +16,26 @@ from langchain_core.messages import AIMessage, BaseMessage, BaseMessageChunk, Fu
 from memory_redis.errors import AsyncOnly, HistoryNotSaved, InvalidSetting
 from memory_redis.exchanges import Rules
 from memory_redis.history import AsyncHistory, History
-from memory_redis.langchain.messages import from_langchain, to_langchain
+from memory_redis.langchain.history import RedisChatMessageHistory
+from memory_redis.langchain.messages import from_langchain, handed_over, to_langchain
 from memory_redis.messages import StoredMessage
 from memory_redis.turns import Turn
 from memory_redis.windows import Unanswered, without_unanswered
 from memory_redis.wrapper import marked_partial
 
 
+class Faces(NamedTuple):
+    """A history for sync calls, for awaited ones, or both."""
+
+    history: History | None
+    ahistory: AsyncHistory | None
+
+
 class OwnStore:
-    """A history of this library, of either face or both.
+    """A history of this library: for awaited calls that have none for asyncio, in worker threads."""
 
-    Args:
-        history: for sync calls; for awaited ones too where there is no other, in worker threads.
-
-        awaited: for awaited calls.
-    """
-
-    def __init__(self, history: History | None, awaited: AsyncHistory | None) -> None:
-        self._history, self._awaited = history, awaited
-        either: Any = history or awaited
-        self.label: str | None = either.label
+    def __init__(self, faces: Faces | RedisChatMessageHistory, label: str) -> None:
+        self._faces, self.label = faces, label
 
     def check(self, rules: Rules, idempotency_key: str | None) -> None:
         """Every rule can be kept."""
@@ -46,24 +46,23 @@ class OwnStore:
         Raises:
             AsyncOnly: the history is an asyncio one.
         """
-        if self._history is None:
+        history = self._faces.history
+        if history is None:
             raise AsyncOnly("an asyncio history serves awaited calls only: use ainvoke, astream, abatch")
-        return self._history.turn(**options)
+        return history.turn(**options)
 
     def aopen(self, **options: Any) -> Any:
         """A turn for asyncio."""
-        if self._awaited is not None:
-            return self._awaited.turn(**options)
-        assert self._history is not None  # noqa: S101 - one of them is there
-        return ThreadTurn(self._history.turn(**options))
+        history = self._faces.ahistory
+        return ThreadTurn(self.open(**options)) if history is None else history.turn(**options)
 
     def kept(self, messages: Sequence[BaseMessage]) -> list[StoredMessage]:
         """LangChain's messages as they are stored."""
         return list(map(from_langchain, messages))
 
     def shown(self, messages: Sequence[StoredMessage]) -> list[BaseMessage]:
-        """Stored messages as LangChain's."""
-        return list(map(to_langchain, messages))
+        """Messages that were loaded for this as LangChain's."""
+        return list(map(handed_over, messages))
 
     def past(
         self, turn: Any, own: range, new: Sequence[StoredMessage], unanswered: Unanswered
