@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Iterator
 from datetime import datetime, timedelta
-from typing import assert_type
+from typing import Any, assert_type
 
 from memory_redis import (
     AllMessages,
@@ -20,10 +21,14 @@ from memory_redis import (
     SlidingExpiry,
     Snapshot,
     StoredMessage,
+    TurnReport,
     Version,
     ai,
+    from_openai,
     human,
+    to_openai,
     tool,
+    with_history,
 )
 from memory_redis.telemetry import Event
 
@@ -81,3 +86,39 @@ async def asynchronous() -> None:
         async with history.turn() as turn:
             turn.add(ai("Hello"))
             assert_type(turn.missed, list[StoredMessage])
+
+
+def model(messages: list[StoredMessage]) -> str:
+    return str(to_openai(messages))
+
+
+async def model_later(messages: list[StoredMessage]) -> StoredMessage:
+    return messages[-1]
+
+
+def words(messages: list[StoredMessage]) -> Iterator[str]:
+    yield "ok"
+
+
+async def words_later(messages: list[StoredMessage]) -> AsyncIterator[str]:
+    yield "ok"
+
+
+async def remembering() -> None:
+    memory = RedisMemory.from_url("redis://localhost")
+    assert_type(memory.twin, AsyncRedisMemory)
+    assert_type(memory.twin.twin, RedisMemory)
+    report = TurnReport()
+    chat = with_history(model, memory, on_conflict="retry", save_input="before", on_save_error=print)
+    assert_type(chat("Hi", user_id="ann", conversation_id="c1", report=report), str)
+    assert_type(await with_history(model_later, memory)("Hi", session="s1"), StoredMessage)
+    for word in with_history(words, memory, partial="keep", window=LastMessages(5))("Hi", session="s1"):
+        assert_type(word, str)
+    async for word in with_history(words_later, memory.twin, unanswered="raise")("Hi", session="s1"):
+        assert_type(word, str)
+    assert_type(report.missed, list[StoredMessage])
+    assert_type(report.version, Version | None)
+    assert_type(from_openai({"role": "user", "content": "Hi"}), StoredMessage)
+    assert_type(to_openai([human("Hi")]), list[dict[str, Any]])
+    with memory.history("ann", "c1").turn() as turn:
+        assert_type(turn.commit(idempotency_key="k"), Version)
