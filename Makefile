@@ -74,8 +74,7 @@ format: setup
 	$(BIN)/ruff format .
 
 bench: setup
-	$(BIN)/python benchmarks/append.py
-	$(BIN)/python benchmarks/load.py
+	for question in append load memory wrapper; do $(BIN)/python benchmarks/$$question.py || exit; done
 
 build: setup
 	$(BIN)/python $(PIP) install build
