@@ -209,7 +209,12 @@ class HistoryNotSaved(MemoryRedisError):
         error: why; also the `__cause__`.
 
         append_id: settles the outcome where that is `"unknown"`, as in `UnknownOutcome`; else None.
+
+        unsaved: the messages that were to be stored, of the history's kind; with `append_id` to be
+            appended again.
     """
+
+    unsaved: Sequence[Any] = ()
 
     def __init__(self, error: Exception, output: Any = None) -> None:
         reason = str(error) if isinstance(error, MemoryRedisError) else type(error).__name__

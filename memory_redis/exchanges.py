@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Generic, Literal, Protocol, Self, TypeVar, get_args
 
 from memory_redis.errors import (
@@ -68,9 +68,9 @@ class TurnReport:
         version: of the conversation with the turn; None where it was not saved, or the history has
             no versions.
 
-        conflict: what the save met, if others had appended meanwhile (`on_conflict="append"`).
+        conflict: what the save met, if others had appended meanwhile.
 
-        error: why the turn was not saved, where that was not raised.
+        error: why the turn was not saved, but for a conflict that was raised.
     """
 
     tries: int = 0
@@ -126,6 +126,11 @@ class TurnLike(Protocol[M]):
     @property
     def conflict(self) -> ConflictError | None:
         """What a commit met."""
+        ...
+
+    @property
+    def added(self) -> list[M]:
+        """What was added and is not yet stored."""
         ...
 
     def add(self, *messages: M) -> None:
@@ -199,6 +204,10 @@ class Exchange(Generic[M]):
     _input_in: Version | None = None
     _answer: list[M] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        for name in fields(TurnReport):  # one that was used before begins anew
+            setattr(self.report, name.name, name.default)
+
     @contextmanager
     def inside(self) -> Iterator[None]:
         """While the model runs: another exchange over the same conversation would store the past again."""
@@ -260,6 +269,11 @@ class Exchange(Generic[M]):
     def input_key(self) -> str | None:
         """The idempotency key for an input that is stored alone."""
         return None if self.key is None else f"{self.key}\0input"
+
+    @property
+    def part_key(self) -> str | None:
+        """The idempotency key for a part of an answer: who asks again is to get a whole one."""
+        return None if self.key is None else f"{self.key}\0part"
 
     def input_stored(self, turn: TurnLike[M]) -> None:
         """The input stands in the history now, and is not to be shown to the model as past."""
@@ -323,6 +337,7 @@ class Exchange(Generic[M]):
             raise error.error
         if not isinstance(error, ConflictError):
             raise error
+        self.report.conflict = error
         rules, tries = self.rules, self.report.tries
         cleared = isinstance(error, HistoryCleared)
         if rules.on_conflict != "retry" or tries >= rules.max_tries or streamed or cleared:
@@ -330,7 +345,9 @@ class Exchange(Generic[M]):
         longest: float = min(_FIRST_PAUSE * 2.0**tries, _LONGEST_PAUSE)
         return _jitter.uniform(0, longest)
 
-    def failed(self, error: MemoryRedisError, output: Any, streamed: bool = False) -> float | None:
+    def failed(
+        self, turn: TurnLike[M], error: MemoryRedisError, output: Any, streamed: bool = False
+    ) -> float | None:
         """The seconds to wait before the model is run again; None if its output is to be given back.
 
         Raises:
@@ -342,7 +359,7 @@ class Exchange(Generic[M]):
             error.output = output
             return self.refused(error, streamed)
         lost = error if isinstance(error, HistoryNotSaved) else HistoryNotSaved(error, output)
-        self.report.error, error.output = lost, output
+        self.report.error, error.output, lost.unsaved = lost, output, turn.added
         if rules.on_save_error == "raise":
             if isinstance(error, ConflictError) or lost is error:
                 raise error

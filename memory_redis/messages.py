@@ -231,6 +231,11 @@ Content = str | Sequence[str | dict[str, Any]]
 def _made(kind: MessageType, content: Content, fields: dict[str, Any]) -> StoredMessage:
     data = {"content": content, **fields}
     data = {name: list(value) if type(value) is tuple else value for name, value in data.items()}
+    for call in fields.get("tool_calls") or ():
+        if isinstance(call, dict) and "function" in call and "name" not in call:
+            raise InvalidMessage(
+                "a tool call has name, args and id; from_openai() knows OpenAI's form", field="tool_calls"
+            )
     try:
         return StoredMessage(type=kind, data=cast(MessageData, data))
     except ValidationError as error:

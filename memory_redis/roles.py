@@ -6,7 +6,7 @@ The dictionaries are those of OpenAI's chat completions, which most model client
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
 
@@ -45,9 +45,12 @@ def messages_of(value: Any, speaker: str = "human") -> list[StoredMessage]:
                 raise InvalidMessage("a list of lists may hold one list only")
             value = value[0]
         return [_message(item, speaker, at) for at, item in enumerate(value)]
+    hint = ""
+    if isinstance(value, Awaitable | Iterator | AsyncIterator):
+        hint = ": give the function that makes it, with def and yield, or async def"
     raise InvalidMessage(
         "a text, a message, a dictionary with role and content, or a list of these was expected,"
-        f" not a {type(value).__name__}"
+        f" not a {type(value).__name__}{hint}"
     )
 
 
@@ -79,7 +82,9 @@ def merged(chunks: list[Any]) -> Any:
     """The output that the chunks of a stream amount to.
 
     Texts are joined, lists are put together, messages stand for themselves; in dictionaries key by key.
+    None, which model clients send between texts, is nothing.
     """
+    chunks = [chunk for chunk in chunks if chunk is not None]
     if len(chunks) == 1:
         return chunks[0]
     if chunks and all(
@@ -190,7 +195,12 @@ def _dictionary(message: StoredMessage) -> dict[str, Any]:
 
 
 def _call(call: Mapping[str, Any], args: Any) -> dict[str, Any]:
-    arguments = args if isinstance(args, str) else json.dumps(args)
+    try:
+        arguments = args if isinstance(args, str) else json.dumps(args)
+    except (TypeError, ValueError):
+        raise InvalidMessage(
+            "arguments of a tool call that JSON has no form for", field="tool_calls"
+        ) from None
     return {
         "id": call.get("id"),
         "type": "function",

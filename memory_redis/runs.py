@@ -45,7 +45,7 @@ def run(exchange: Exchange[M], open_turn: Callable[[], SyncTurn[M]], model: Call
                 exchange.answered(turn, output)
                 turn.commit()
             except MemoryRedisError as error:
-                pause = exchange.failed(error, output)
+                pause = exchange.failed(turn, error, output)
                 raise Unsaved from error
             if not exchange.committed(turn):
                 return output
@@ -88,7 +88,7 @@ async def arun(
                     exchange.answered(turn, output)
                     await turn.commit()
                 except MemoryRedisError as error:
-                    pause = exchange.failed(error, output)
+                    pause = exchange.failed(turn, error, output)
                     raise Unsaved from error
                 if not exchange.committed(turn):
                     return output
@@ -144,7 +144,7 @@ def stream(
             except BaseException:
                 if exchange.broken_off(turn, chunks):
                     try:
-                        turn.commit()
+                        turn.commit(idempotency_key=exchange.part_key)
                         exchange.committed(turn)
                     except MemoryRedisError as error:
                         exchange.not_kept(error)
@@ -154,7 +154,7 @@ def stream(
                 exchange.answered(turn, output)
                 turn.commit()
             except MemoryRedisError as error:
-                pause = exchange.failed(error, output, streamed=bool(chunks))
+                pause = exchange.failed(turn, error, output, streamed=bool(chunks))
                 raise Unsaved from error
             exchange.committed(turn)
         if pause is None:
@@ -202,7 +202,7 @@ async def astream(
                 except BaseException:
                     if exchange.broken_off(turn, chunks):
                         try:
-                            await turn.commit()
+                            await turn.commit(idempotency_key=exchange.part_key)
                             exchange.committed(turn)
                         except MemoryRedisError as error:
                             exchange.not_kept(error)
@@ -212,7 +212,7 @@ async def astream(
                     exchange.answered(turn, output)
                     await turn.commit()
                 except MemoryRedisError as error:
-                    pause = exchange.failed(error, output, streamed=bool(chunks))
+                    pause = exchange.failed(turn, error, output, streamed=bool(chunks))
                     raise Unsaved from error
                 exchange.committed(turn)
         if pause is None:

@@ -92,8 +92,9 @@ class _TurnBase:
 
         Raises:
             InvalidMessage: one is no message, or cannot be stored; none of them was added.
-            InvalidSetting: the turn has ended, and stores nothing any more.
+            InvalidSetting: the turn was not entered, or has ended, and stores nothing.
         """
+        _ = self.snapshot
         self._check_running()
         if messages:
             self._records += self._conversation.records(messages)

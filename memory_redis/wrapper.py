@@ -67,7 +67,9 @@ class Keys:
         if self._holds(value):
             return value[self._key_in(value)]
         if self.input or self.history:
-            raise InvalidMessage(f"a dictionary was expected, not a {type(value).__name__}")
+            raise InvalidMessage(
+                f"a dictionary was expected, since its keys are given, not a {type(value).__name__}"
+            )
         return value
 
     def given(self, value: Any, past: list[Any], new: list[Any]) -> Any:
@@ -268,16 +270,20 @@ def with_history(
     """A model that remembers: loads the conversation, runs the model, stores the turn.
 
     The result is called as the model is, awaited or iterated as the model is, and gives what the
+    The result is called as the model is, awaited or iterated as the model is, and gives what the
     model gives: `chat("Hi", user_id="ann", conversation_id="support-42")`. It takes as input a
-    text, a `StoredMessage`, a dictionary with `role` and `content`, or a list of these; the model
-    then gets the list of what was said before and the new messages, as `StoredMessage`. A
-    dictionary without a role holds them under a key (see below), and the model gets a dictionary.
+    text, a `StoredMessage`, a dictionary with `role` and `content`, or a list of these: new messages
+    only, for all that it is given is stored. The model then gets the list of what was said before
+    and the new messages, as `StoredMessage`. A dictionary without a role holds them under a key (see
+    below), and the model gets a dictionary.
 
+    A call takes these keywords, and hands all others on to the model:
     A call takes these keywords, and hands all others on to the model:
 
     - `user_id` and `conversation_id`, or `session`: the conversation;
-    - `idempotency_key`: a second call under the same key gives the stored answer; the model is not
-      run again unless both calls overlap;
+    - `idempotency_key`: a second call under the same key gives the stored answer, as the text or
+      message that was stored, whatever its input is; the model is not run again unless both calls
+      overlap;
     - `window`: instead of the one given here;
     - `report`: an empty `TurnReport`, filled in with what became of the turn.
 
@@ -311,8 +317,8 @@ def with_history(
 
         on_save_error: what happens if the answer cannot be stored: `"raise"` raises
             `HistoryNotSaved`, which carries it; `"log"` logs that, and a function is called with
-            it, and the answer is given back all the same. It does not concern conflicts under
-            `"raise"` and `"retry"`.
+            it, and the answer is given back all the same, unless the function raises. It does not
+            concern conflicts under `"raise"` and `"retry"`.
 
         partial: `"keep"` stores what was passed on of a stream that was abandoned or failed, with
             `response_metadata["partial"]` set; `"drop"` stores nothing of it.

@@ -147,4 +147,13 @@ def translated(error: BaseException) -> MemoryRedisError:
         return ServerRefused(f"the server refused a command{_code(text)}")
     if is_passing(error):
         return ServerUnavailable(f"the server is not ready{_code(text)}")
-    return ServerUnavailable("the server could not be reached in time")
+    return ServerUnavailable(f"the server could not be reached in time{_reason(error)}")
+
+
+def _reason(error: BaseException | None) -> str:
+    """What the system said, such as `: connection refused`; never an address or what was sent."""
+    while error is not None:
+        if isinstance(error, OSError) and error.strerror:
+            return f": {error.strerror.lower()}"
+        error = error.__cause__ or error.__context__
+    return ""

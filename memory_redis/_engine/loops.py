@@ -8,7 +8,8 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from types import AsyncGeneratorType
+from typing import Any, ClassVar, cast
 
 import anyio.to_thread
 from redis.asyncio import Connection, ConnectionPool, Redis
@@ -70,7 +71,7 @@ class _Home:
 
     client: Any
     places: asyncio.Semaphore
-    guard: AsyncGenerator[None, None]
+    guard: AsyncGeneratorType[None, None]
     closed: bool = False
 
 
@@ -127,7 +128,8 @@ class LoopChannel:
                     try:
                         return await exchanged(home.client, wires, 0)
                     finally:
-                        if home.closed:  # while this call was under way: nobody else will close what it used
+                        # closed while this call was under way: nobody else will close what it used
+                        if home.closed or home.guard.ag_frame is None:
                             await _disconnect(home.client)
         except AuthenticationError:
             raise
@@ -155,7 +157,7 @@ class LoopChannel:
 
     async def _open(self) -> _Home:
         client = await anyio.to_thread.run_sync(self._make)
-        guard = _until_the_loop_ends(client, self._noting)
+        guard = cast(AsyncGeneratorType[None, None], _until_the_loop_ends(client, self._noting))
         await anext(guard)
         try:
             if self._noting:

@@ -177,6 +177,11 @@ class _OtherTurn:
         self._added: list[BaseMessage] = []
         self.messages: list[BaseMessage] = []
 
+    @property
+    def added(self) -> list[BaseMessage]:
+        """What was added and is not yet stored."""
+        return list(self._added)
+
     def add(self, *messages: BaseMessage) -> None:
         """Put messages aside for the next commit."""
         self._added.extend(messages)
@@ -205,12 +210,12 @@ class OtherTurn(_OtherTurn):
         Raises:
             HistoryNotSaved: the history raised.
         """
-        messages, self._added = self._added, []
         try:
-            if messages:
-                self._write(messages)
+            if self._added:
+                self._write(self._added)
         except Exception as error:
             raise HistoryNotSaved(error) from error
+        self._added = []
 
 
 class AsyncOtherTurn(_OtherTurn):
@@ -232,16 +237,16 @@ class AsyncOtherTurn(_OtherTurn):
         Raises:
             HistoryNotSaved: the history raised.
         """
-        messages, self._added = self._added, []
-        if not messages:
+        if not self._added:
             return
-        saving = asyncio.get_running_loop().create_task(self._awrite(messages))
+        saving = asyncio.get_running_loop().create_task(self._awrite(self._added))
         _left_behind.add(saving)
         saving.add_done_callback(_left_behind.discard)
         try:
             await asyncio.shield(saving)
         except Exception as error:
             raise HistoryNotSaved(error) from error
+        self._added = []
 
     async def _awrite(self, messages: list[BaseMessage]) -> None:
         if hasattr(self._history, "aadd_messages"):

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import redis
 
-from memory_redis import RedisMemory
-from tests.faults.ways import OWN, Way
+from memory_redis import AsyncRedisMemory, RedisMemory, human
+from memory_redis.telemetry import Event
+from tests.faults.ways import HOST, OWN, Way
 from tests.support.fault_proxy import FaultProxy
 from tests.support.servers import Server
 
@@ -67,3 +68,19 @@ def texts(direct: RedisMemory) -> Texts:
         return [message.text for message in direct.history(user_id, conversation_id).load().messages]
 
     return read
+
+
+@pytest.fixture
+def events() -> list[Event]:
+    """What the hooks of `memory` were told."""
+    return []
+
+
+@pytest.fixture
+async def memory(proxy: FaultProxy, namespace: str, events: list[Event]) -> AsyncIterator[AsyncRedisMemory]:
+    """A memory behind the proxy, of few connections; its hooks fill `events`."""
+    url = f"redis://{HOST}:{proxy.port}/0"
+    options: dict[str, Any] = {"namespace": namespace, "hooks": (events.append,), "deadline": 5}
+    async with AsyncRedisMemory.from_url(url, max_connections=5, **options) as memory:
+        await memory.history("ann", "warm").append(human("up"))
+        yield memory
