@@ -30,7 +30,6 @@ from memory_redis.errors import (
     WrongEventLoop,
     WrongType,
 )
-from memory_redis.exchanges import TurnReport
 from memory_redis.expiry import FixedExpiry, NoExpiry, SlidingExpiry
 from memory_redis.history import AsyncHistory, History
 from memory_redis.limits import Limits
@@ -39,6 +38,7 @@ from memory_redis.messages import StoredMessage, ai, chat, function, human, syst
 from memory_redis.options import MemoryOptions
 from memory_redis.retention import MaxMessages
 from memory_redis.roles import from_openai, to_openai
+from memory_redis.rules import TurnReport
 from memory_redis.snapshots import ConversationInfo, Forgotten, Snapshot
 from memory_redis.telemetry import Event, Hook
 from memory_redis.turns import AsyncTurn, Turn

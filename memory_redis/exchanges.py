@@ -7,12 +7,13 @@ what an adapter makes of somebody else's.
 from __future__ import annotations
 
 import logging
+import os
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields
-from typing import Any, Generic, Literal, Protocol, Self, TypeVar, get_args
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from memory_redis.errors import (
     ConflictError,
@@ -24,15 +25,10 @@ from memory_redis.errors import (
     MemoryRedisError,
 )
 from memory_redis.layouts import well_formed
-from memory_redis.messages import StoredMessage
+from memory_redis.rules import Rules, TurnReport
 from memory_redis.versions import Version
 
 M = TypeVar("M")
-
-OnConflict = Literal["append", "retry", "raise"]
-SaveInput = Literal["after", "before"]
-Partial = Literal["drop", "keep"]
-OnSaveError = Literal["raise", "log"] | Callable[[HistoryNotSaved], None]
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
 _jitter = random.SystemRandom()
@@ -45,6 +41,11 @@ class _Running:
 
     label: str
     still: bool = True
+    pid: int = field(default_factory=os.getpid)
+
+    def is_around(self, label: str) -> bool:
+        """Whether it runs over this conversation; one of the process that forked this one does not."""
+        return self.still and self.label == label and self.pid == os.getpid()
 
 
 _inside: ContextVar[tuple[_Running, ...]] = ContextVar("memory_redis_inside", default=())
@@ -52,62 +53,6 @@ _inside: ContextVar[tuple[_Running, ...]] = ContextVar("memory_redis_inside", de
 
 class Unsaved(Exception):
     """Leaves a turn that was not saved, so that nothing more of it is stored. `runs` catches it."""
-
-
-@dataclass(slots=True)
-class TurnReport:
-    """What became of one call of a wrapped model. Give an empty one to the call, read it afterwards.
-
-    Attributes:
-        tries: how often the model was run, or was about to be; 0 where the stored answer was found.
-
-        saved: whether the turn is stored.
-
-        repeated: the idempotency key was used before, and the answer is the stored one.
-
-        version: of the conversation with the turn; None where it was not saved, or the history has
-            no versions.
-
-        conflict: what the save met, if others had appended meanwhile.
-
-        error: why the turn was not saved, but for a conflict that was raised.
-    """
-
-    tries: int = 0
-    saved: bool = False
-    repeated: bool = False
-    version: Version | None = None
-    conflict: ConflictError | None = None
-    error: HistoryNotSaved | None = None
-
-    @property
-    def missed(self) -> list[StoredMessage]:
-        """What others had appended while the model ran, the newest 100 at most."""
-        return [] if self.conflict is None else self.conflict.missed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
-    """How a wrapper saves; see `with_history` for what each means.
-
-    Raises:
-        InvalidSetting: one of these cannot be meant.
-    """
-
-    on_conflict: OnConflict = "append"
-    max_tries: int = 2
-    save_input: SaveInput = "after"
-    on_save_error: OnSaveError = "raise"
-    partial: Partial = "drop"
-
-    def __post_init__(self) -> None:
-        for name, kind in (("on_conflict", OnConflict), ("save_input", SaveInput), ("partial", Partial)):
-            if getattr(self, name) not in get_args(kind):
-                raise InvalidSetting(f"{name} must be one of {', '.join(map(repr, get_args(kind)))}")
-        if type(self.max_tries) is not int or not 1 <= self.max_tries <= 100:
-            raise InvalidSetting("max_tries must be an integer from 1 to 100")
-        if self.on_save_error not in ("raise", "log") and not callable(self.on_save_error):
-            raise InvalidSetting('on_save_error must be "raise", "log" or a function of the error')
 
 
 class TurnLike(Protocol[M]):
@@ -182,7 +127,7 @@ class Exchange(Generic[M]):
 
         key: the caller's idempotency key.
 
-        label: the conversation, for finding two wrappers nested over one; None for no check.
+        label: the conversation, for finding two wrappers nested over one.
 
         split: from the output of a stored turn to the chunks of a stream.
 
@@ -196,32 +141,32 @@ class Exchange(Generic[M]):
     merge: Callable[[list[Any]], Any]
     mark: Callable[[M], M]
     past: Callable[[Any, range], list[M]]
+    label: str
     key: str | None = None
-    label: str | None = None
     split: Callable[[Any], list[Any]] = lambda output: [output]
     report: TurnReport = field(default_factory=TurnReport)
+    _tries: int = 0
+    _running: _Running = field(init=False)
     _own: range = range(0)
     _input_in: Version | None = None
     _answer: list[M] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        for name in fields(TurnReport):  # one that was used before begins anew
-            setattr(self.report, name.name, name.default)
+        self._running = _Running(self.label)
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """While the model runs: another exchange over the same conversation would store the past again."""
-        if self.label is None:
-            yield
-            return
-        running = _Running(self.label)
-        token = _inside.set((*_inside.get(), running))
+        """While the model is at work, by one step of a stream or as a whole."""
+        token = _inside.set((*_inside.get(), self._running))
         try:
             yield
         finally:
-            running.still = False
             with suppress(ValueError):  # a coroutine that nobody finished is closed in another context
                 _inside.reset(token)
+
+    def over(self) -> None:
+        """The model is done; a task that it has left behind is not inside any more."""
+        self._running.still = False
 
     def begin(self, turn: TurnLike[M]) -> bool:
         """Whether this turn is stored already.
@@ -229,10 +174,15 @@ class Exchange(Generic[M]):
         Raises:
             InvalidSetting: another exchange over the same conversation is around this one.
         """
+        if self._tries == 0:
+            for name in fields(TurnReport):  # a report that was used before begins anew
+                setattr(self.report, name.name, name.default)
         if turn.stored is None:
-            if any(outer.still and outer.label == self.label for outer in _inside.get()):
+            if any(outer.is_around(self.label) for outer in _inside.get()):
                 raise InvalidSetting("two wrappers are nested over one conversation: one of them would do")
-            self.report.tries += 1
+            self._tries += 1
+            self._running.still = True
+            self.report.tries = self._tries
             return False
         self.report.repeated = self.report.saved = True
         self.report.version = turn.version
@@ -305,8 +255,19 @@ class Exchange(Generic[M]):
         try:
             self._answer = self.to_messages(output)
             turn.add(*self._answer)
-        except (ValueError, TypeError) as error:
+        except Exception as error:
             raise InvalidAnswer(error, output) from error
+
+    def output_of(self, chunks: list[Any]) -> Any:
+        """The output that the chunks of a stream amount to.
+
+        Raises:
+            InvalidAnswer: they amount to nothing.
+        """
+        try:
+            return self.merge(chunks)
+        except Exception as error:
+            raise InvalidAnswer(error, chunks) from error
 
     def committed(self, turn: TurnLike[M]) -> bool:
         """Note a commit; whether a turn stood under the idempotency key before."""
@@ -338,7 +299,7 @@ class Exchange(Generic[M]):
         if not isinstance(error, ConflictError):
             raise error
         self.report.conflict = error
-        rules, tries = self.rules, self.report.tries
+        rules, tries = self.rules, self._tries
         cleared = isinstance(error, HistoryCleared)
         if rules.on_conflict != "retry" or tries >= rules.max_tries or streamed or cleared:
             raise error
@@ -354,8 +315,8 @@ class Exchange(Generic[M]):
             ConflictError: others had appended, and the rules do not allow for that.
             HistoryNotSaved: for any other reason.
         """
-        rules, cleared = self.rules, isinstance(error, HistoryCleared)
-        if isinstance(error, ConflictError) and rules.on_conflict != "append" and not cleared:
+        rules = self.rules
+        if isinstance(error, ConflictError) and rules.on_conflict != "append":
             error.output = output
             return self.refused(error, streamed)
         lost = error if isinstance(error, HistoryNotSaved) else HistoryNotSaved(error, output)
@@ -376,7 +337,7 @@ class Exchange(Generic[M]):
             return False
         try:
             turn.add(*map(self.mark, self.to_messages(self.merge(chunks))))
-        except (ValueError, TypeError) as error:
+        except Exception as error:
             self.not_kept(error)
             return False
         return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import Self, Unpack
+from typing import Self, Unpack, cast
 
 from memory_redis._engine.channels import AsyncClient, SyncClient
 from memory_redis._engine.conversation import Conversation
@@ -107,7 +107,7 @@ class RedisMemory(_MemoryBase):
             twin = AsyncRedisMemory.__new__(AsyncRedisMemory)
             twin._settings, twin._opening, twin._twin = self._settings, self._opened(), self
             twin._driver = twin._opening.async_driver()
-            self._twin = twin
+            return cast(AsyncRedisMemory, self.__dict__.setdefault("_twin", twin))  # threads get the same
         return self._twin
 
     def history(self, user_id: str, conversation_id: str) -> History:
@@ -238,7 +238,7 @@ class AsyncRedisMemory(_MemoryBase):
             twin = RedisMemory.__new__(RedisMemory)
             twin._settings, twin._opening, twin._twin = self._settings, self._opened(), self
             twin._driver = twin._opening.driver()
-            self._twin = twin
+            return cast(RedisMemory, self.__dict__.setdefault("_twin", twin))
         return self._twin
 
     def history(self, user_id: str, conversation_id: str) -> AsyncHistory:
@@ -294,8 +294,13 @@ class AsyncRedisMemory(_MemoryBase):
         await self._driver.drive(ping())
 
     async def aclose(self) -> None:
-        """Close what the memory opened in this event loop; a client that was passed in stays open."""
+        """Close what the memory and its twin opened, here in this event loop.
+
+        A client that was passed in stays open.
+        """
         await self._driver.aclose()
+        if self._twin is not None:
+            self._twin._driver.close()
 
     async def __aenter__(self) -> Self:
         return self

@@ -39,8 +39,14 @@ def run(exchange: Exchange[M], open_turn: Callable[[], SyncTurn[M]], model: Call
                     raise Unsaved from error
                 exchange.input_stored(turn)
             past = exchange.seen(turn)
-            with exchange.inside():
-                output = model(past)
+            try:
+                try:
+                    with exchange.inside():
+                        output = model(past)
+                finally:
+                    exchange.over()
+            finally:
+                exchange.over()
             try:
                 exchange.answered(turn, output)
                 turn.commit()
@@ -82,8 +88,11 @@ async def arun(
                         raise Unsaved from error
                     exchange.input_stored(turn)
                 past = exchange.seen(turn)
-                with exchange.inside():
-                    output = await model(past)
+                try:
+                    with exchange.inside():
+                        output = await model(past)
+                finally:
+                    exchange.over()
                 try:
                     exchange.answered(turn, output)
                     await turn.commit()
@@ -149,8 +158,11 @@ def stream(
                     except MemoryRedisError as error:
                         exchange.not_kept(error)
                 raise
-            output = exchange.merge(chunks)
+            finally:
+                exchange.over()
+            output = chunks
             try:
+                output = exchange.output_of(chunks)
                 exchange.answered(turn, output)
                 turn.commit()
             except MemoryRedisError as error:
@@ -207,8 +219,11 @@ async def astream(
                         except MemoryRedisError as error:
                             exchange.not_kept(error)
                     raise
-                output = exchange.merge(chunks)
+                finally:
+                    exchange.over()
+                output = chunks
                 try:
+                    output = exchange.output_of(chunks)
                     exchange.answered(turn, output)
                     await turn.commit()
                 except MemoryRedisError as error:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from memory_redis._engine.conversation import Conversation
 from memory_redis._engine.drivers import AsyncDriver, Driver
@@ -17,6 +18,13 @@ from memory_redis.snapshots import Snapshot
 from memory_redis.telemetry import Event
 from memory_redis.versions import Version
 from memory_redis.windows import Window
+
+
+class _Batch(NamedTuple):
+    """Messages that wait for a commit, and their records."""
+
+    messages: list[StoredMessage]
+    records: list[bytes]
 
 
 class _TurnBase:
@@ -37,8 +45,8 @@ class _TurnBase:
         self._window, self._key = conversation.window(window), idempotency_key
         self._on_corrupt: OnCorrupt = conversation.on_corrupt(on_corrupt)
         self._key_id = None if idempotency_key is None else key_to_id(idempotency_key)
-        self._added: list[StoredMessage] = []
-        self._records: list[bytes] = []
+        self._batch = _Batch([], [])
+        self._saving = False
         self._snapshot: Snapshot | None = None
         self._stored: list[StoredMessage] | None = None
         self._version: Version | None = None
@@ -85,7 +93,7 @@ class _TurnBase:
     @property
     def added(self) -> list[StoredMessage]:
         """What was added and is not yet stored."""
-        return list(self._added)
+        return list(self._batch.messages)
 
     def add(self, *messages: StoredMessage) -> None:
         """Put messages aside, to be stored by the next commit in this order, as they are now.
@@ -97,8 +105,8 @@ class _TurnBase:
         _ = self.snapshot
         self._check_running()
         if messages:
-            self._records += self._conversation.records(messages)
-            self._added += messages
+            self._batch.records.extend(self._conversation.records(messages))
+            self._batch.messages.extend(messages)
 
     def _check_unused(self) -> None:
         if self._snapshot is not None:
@@ -111,17 +119,34 @@ class _TurnBase:
     def _load(self) -> Flow[tuple[Snapshot, list[StoredMessage] | None]]:
         return self._conversation.reader.load(self._window, self._on_corrupt, self._key_id)
 
-    def _committing(self, idempotency_key: str | None) -> Flow[Commit]:
+    def _committing(self, batch: _Batch, idempotency_key: str | None) -> Flow[Commit]:
         return self._conversation.writer.append(
-            self._added,
+            batch.messages,
             expected=self.snapshot.version if self._expected is None else self._expected,
             on_conflict=self._on_conflict,
             idempotency_key=self._key if idempotency_key is None else idempotency_key,
-            records=self._records,
+            records=batch.records,
         )
 
+    def _take(self) -> _Batch:
+        """What was added, for a commit; what is added while that is under way waits for the next one.
+
+        Raises:
+            InvalidSetting: a commit is under way.
+        """
+        if self._saving:
+            raise InvalidSetting("a commit of this turn is under way")
+        self._saving = True
+        batch, self._batch = self._batch, _Batch([], [])
+        return batch
+
+    def _failed(self, batch: _Batch) -> None:
+        """The commit of a batch failed: it stands in `added` again, and the turn has ended."""
+        self._batch = _Batch(batch.messages + self._batch.messages, batch.records + self._batch.records)
+        self._saving, self._ended = False, True
+
     def _committed(self, commit: Commit) -> None:
-        self._version, self._added, self._records = commit.version, [], []
+        self._version, self._saving = commit.version, False
         self._conflict = commit.conflict or self._conflict
         if self._is_news(commit):
             self._expected = commit.version
@@ -169,11 +194,12 @@ class Turn(_TurnBase):
             UnknownOutcome: it may or may not be stored.
         """
         self._check_running()
-        if self._added:
+        if self._batch.messages:
+            batch = self._take()
             try:
-                self._committed(self._driver.drive(self._committing(idempotency_key)))
+                self._committed(self._driver.drive(self._committing(batch, idempotency_key)))
             except BaseException:
-                self._ended = True
+                self._failed(batch)
                 raise
         return self.version
 
@@ -225,32 +251,33 @@ class AsyncTurn(_TurnBase):
             UnknownOutcome: it may or may not be stored.
         """
         self._check_running()
-        if self._added:
-            flow = self._committing(idempotency_key)
+        if self._batch.messages:
+            batch = self._take()
+            flow = self._committing(batch, idempotency_key)
             saving = asyncio.get_running_loop().create_task(self._driver.drive(flow))
             try:
                 self._committed(await asyncio.shield(saving))
             except BaseException as error:
-                self._ended = True
+                self._failed(batch)
                 if isinstance(error, asyncio.CancelledError) and not saving.cancelled():
                     _left_behind.add(saving)
-                    saving.add_done_callback(self._settled)
+                    saving.add_done_callback(partial(self._settled, batch))
                 raise
         return self.version
 
-    def _settled(self, saving: asyncio.Task[Commit]) -> None:
+    def _settled(self, batch: _Batch, saving: asyncio.Task[Commit]) -> None:
         """Tell how a commit ended that nobody waits for any more."""
         _left_behind.discard(saving)
         failed = None if saving.cancelled() else saving.exception()
-        version = 0
-        if saving.cancelled():
-            outcome = "unknown"
-        elif failed is None:
+        outcome, version = "unknown", 0
+        if isinstance(failed, MemoryRedisError):
+            outcome = failed.outcome or outcome
+        elif failed is None and not saving.cancelled():
+            self._committed(saving.result())
+            self._batch = _Batch([], [])
             outcome, version = "stored", saving.result().version.number
-        else:
-            outcome = (isinstance(failed, MemoryRedisError) and failed.outcome) or "unknown"
         self._conversation.settings.emit(
-            Event("settled", self._conversation.keys.label, len(self._added), version, detail=outcome)
+            Event("settled", self._conversation.keys.label, len(batch.messages), version, detail=outcome)
         )
 
     async def __aenter__(self) -> Self:

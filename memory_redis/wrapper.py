@@ -4,116 +4,25 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator
 from dataclasses import dataclass
 from functools import partial as partial_function
 from functools import update_wrapper
 from typing import Any, TypeVar
 
 from memory_redis._engine.settings import check_on_corrupt
-from memory_redis.errors import InvalidId, InvalidMessage, InvalidSetting, MissingKey
-from memory_redis.exchanges import (
-    Exchange,
-    OnConflict,
-    OnSaveError,
-    Partial,
-    Rules,
-    SaveInput,
-    TurnReport,
-    look,
-)
+from memory_redis.dictionaries import Keys
+from memory_redis.errors import InvalidId, InvalidMessage, InvalidSetting
+from memory_redis.exchanges import Exchange, look
 from memory_redis.memory import AsyncRedisMemory, RedisMemory
 from memory_redis.messages import StoredMessage
 from memory_redis.options import OnCorrupt
 from memory_redis.roles import merged, messages_of
+from memory_redis.rules import OnConflict, OnSaveError, Partial, Rules, SaveInput, TurnReport
 from memory_redis.runs import arun, astream, run, stream
 from memory_redis.windows import Unanswered, Window, check_unanswered, check_window, without_unanswered
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Keys:
-    """Where messages stand in dictionaries that go in and come out.
-
-    Attributes:
-        input: the key of the new messages in the input.
-
-        history: the key under which the model expects the past.
-
-        output: the key of the answer in the output.
-
-    Raises:
-        InvalidSetting: a key is no text, or two of them are one.
-    """
-
-    input: str | None = None
-    history: str | None = None
-    output: str | None = None
-
-    def __post_init__(self) -> None:
-        for key in (self.input, self.history, self.output):
-            if key is not None and not (isinstance(key, str) and key):
-                raise InvalidSetting("a messages_key must be a non-empty text")
-        if self.input is not None and self.input == self.history:
-            raise InvalidSetting("input_messages_key and history_messages_key must be two keys")
-
-    def new(self, value: Any) -> Any:
-        """The part of an input that is new.
-
-        Raises:
-            InvalidMessage: the input is not a dictionary, or has no such key.
-        """
-        if self._holds(value):
-            return value[self._key_in(value)]
-        if self.input or self.history:
-            raise InvalidMessage(
-                f"a dictionary was expected, since its keys are given, not a {type(value).__name__}"
-            )
-        return value
-
-    def given(self, value: Any, past: list[Any], new: list[Any]) -> Any:
-        """What the model is given: the input with the past in its place."""
-        if not self._holds(value):
-            return past + new
-        if self.history is not None:
-            return {**value, self.history: past}
-        return {**value, self._key_in(value): past + new}
-
-    def _holds(self, value: Any) -> bool:
-        """Whether an input has its messages under a key."""
-        named = self.input or self.history
-        return isinstance(value, Mapping) and bool(named or "role" not in value or "input" in value)
-
-    def _key_in(self, value: Mapping[str, Any]) -> str:
-        """The key of the new messages; that of the history is not meant."""
-        others = {name: item for name, item in value.items() if name != self.history}
-        return self.key_of(others, self.input, "input")
-
-    def answer(self, output: Any) -> Any:
-        """The part of an output that is to be stored.
-
-        Raises:
-            MissingKey: it has no such key.
-        """
-        if isinstance(output, Mapping) and (self.output or "role" not in output or "output" in output):
-            return output[self.key_of(output, self.output, "output")]
-        if self.output is not None:
-            raise InvalidMessage(f"a dictionary was expected, not a {type(output).__name__}")
-        return output
-
-    @staticmethod
-    def key_of(value: Mapping[str, Any], key: str | None, usual: str) -> str:
-        """The key that is meant: the given one, else the only one, else the usual one.
-
-        Raises:
-            MissingKey: the dictionary does not have it.
-        """
-        if key is None:
-            key = next(iter(value)) if len(value) == 1 else usual
-        if key not in value:
-            raise MissingKey(f"the {usual} has no key {key!r}: say which it is by {usual}_messages_key")
-        return key
 
 
 def marked_partial(message: StoredMessage) -> StoredMessage:
@@ -155,7 +64,7 @@ class _Remembering:
             rules=self.rules,
             new=new,
             to_messages=lambda output: messages_of(self.keys.answer(output), "ai"),
-            from_stored=lambda found: self._as_answered(answer_in(found, new)),
+            from_stored=lambda found: self._as_answered(answer_in(found, new, self.rules.save_input)),
             merge=merged,
             mark=marked_partial,
             past=lambda turn, own: without_unanswered(
@@ -203,13 +112,17 @@ class _Remembering:
         if len(messages) == 1:
             [found] = messages
             plain = found.type == "ai" and found.data.keys() == {"content"} and isinstance(found.content, str)
-            if self.as_text or (self.as_text is None and plain):
+            if plain and self.as_text is not False:
                 found = found.text
         return found if self.keys.output is None else {self.keys.output: found}
 
 
-def answer_in(stored: list[StoredMessage], new: list[StoredMessage]) -> list[StoredMessage]:
-    """What of a stored turn is the answer: all behind its input, which may be another one than this."""
+def answer_in(
+    stored: list[StoredMessage], new: list[StoredMessage], save_input: SaveInput
+) -> list[StoredMessage]:
+    """What of the messages under a key is the answer: all, or all behind the input, which may be another."""
+    if save_input == "before":
+        return stored
     behind = stored[len(new) :]
     if new and [*map(look, stored[: len(new)])] == [*map(look, new)]:
         return behind
@@ -239,7 +152,7 @@ def _core(model: Any) -> Any:
     return model if inspect.isroutine(model) or inspect.isclass(model) else type(model).__call__
 
 
-_TEXT = re.compile(r"(?:[\w.]*(?:Iterator|Iterable|Generator)\[)?str\b.*")
+_TEXT = re.compile(r"str|[\w.]*(?:Iterator|Iterable|Generator)\[str\b[^|]*")
 
 
 def _gives_text(function: Any) -> bool | None:

@@ -10,7 +10,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "memory_redis"
 VALUES = {
     *("errors", "versions", "limits", "layouts", "messages", "windows", "expiry", "retention"),
-    *("snapshots", "telemetry", "options", "roles"),
+    *("snapshots", "telemetry", "options", "roles", "rules", "dictionaries"),
 }
 FACES = {"turns", "history", "memory", "exchanges", "runs", "wrapper"}
 LAYERS = [VALUES, {"_engine"}, FACES, {"__init__"}, {"testing", "server", "cli", "__main__", "langchain"}]

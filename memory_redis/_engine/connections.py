@@ -112,13 +112,13 @@ class ConnectionChannel:
         self._endpoint, self._limit, self._patience = endpoint, limit, patience
         # The first connection would import this codec, under a lock: as at the end of messages.py.
         "localhost".encode("idna")
-        self._changed = threading.Condition()
+        self._changed, self._waiting = threading.Condition(), 0
         self._start()
         renew_in_children(self)
 
     def after_fork(self) -> None:
         """Forget the parent's connections: they are its own."""
-        self._changed = threading.Condition()
+        self._changed, self._waiting = threading.Condition(), 0
         self._start()
 
     def _start(self) -> None:
@@ -126,7 +126,6 @@ class ConnectionChannel:
         # Every line that exists. An interrupt may come between any two steps below; a line that is
         # lost by it is forgotten here by itself, and its place is free again.
         self._lines: weakref.WeakSet[_Line] = weakref.WeakSet()
-        self._waiting = 0
         self._life = object()
         self._options: dict[str, Any] | None = None
 

@@ -197,7 +197,7 @@ class Reader:
         snapshot = Snapshot(messages, state.token, state.trimmed, failed)
         if key_id is None or found.extra[-1][0] != 1:
             return snapshot, None
-        return snapshot, (yield from self._stored(found.extra[-1], key_id, state, on_corrupt))
+        return snapshot, (yield from self._stored(found.extra[-1], key_id, state))
 
     def _window(
         self, wanted: int | None, on_corrupt: OnCorrupt, extra: tuple[Call, ...]
@@ -262,9 +262,7 @@ class Reader:
             else:
                 return Found(state, records, found.position, True, found.extra)
 
-    def _stored(
-        self, reply: list[Any], key_id: AppendId, state: State, on_corrupt: OnCorrupt
-    ) -> Flow[list[StoredMessage]]:
+    def _stored(self, reply: list[Any], key_id: AppendId, state: State) -> Flow[list[StoredMessage]]:
         """The messages of the append that a settled idempotency key stands for."""
         _, version, birth, count = reply
         start = version - count - state.trimmed
@@ -274,7 +272,7 @@ class Reader:
         if found is None or found.position != version - count or len(found.records) != count:
             raise TurnAlreadyStored(self._keys.label, Version(version, key_id.value, birth, repeated=True))
         messages, failed, _ = self._decoder.messages(found.records, found.position, whole=True)
-        if failed and on_corrupt == "raise":
+        if failed:  # half a turn does not stand for it
             raise failed[0]
         return messages
 

@@ -18,11 +18,11 @@ from langchain_core.runnables.utils import get_unique_config_specs
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, RootModel, create_model
 
-from memory_redis.exchanges import OnConflict, OnSaveError, Partial, Rules, SaveInput
+from memory_redis.dictionaries import Keys
 from memory_redis.langchain.sessions import Sessions
 from memory_redis.options import OnCorrupt
+from memory_redis.rules import OnConflict, OnSaveError, Partial, Rules, SaveInput
 from memory_redis.windows import Unanswered, Window
-from memory_redis.wrapper import Keys
 
 ConfigFactory = Callable[[RunnableConfig], RunnableConfig]
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-import weakref
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import anyio.to_thread
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, get_buffer_string
@@ -15,6 +13,9 @@ from memory_redis.expiry import NoExpiry, SlidingExpiry
 from memory_redis.history import AsyncHistory, History
 from memory_redis.langchain.messages import from_langchain, handed_over
 from memory_redis.memory import AsyncRedisMemory, RedisMemory
+
+_memories: dict[tuple[str, str, int], RedisMemory] = {}
+_KEPT: Final = 32
 
 
 class RedisChatMessageHistory:
@@ -200,21 +201,19 @@ def _conversation(memory: Any, session_id: Any, user_id: Any, conversation_id: A
     return memory.history(user_id, conversation_id)
 
 
-_memories: weakref.WeakValueDictionary[tuple[str, str, int], RedisMemory] = weakref.WeakValueDictionary()
-_making = threading.Lock()
-
-
 def _memory(url: str, key_prefix: str, ttl: int | None) -> RedisMemory:
-    """One memory for all histories with these settings, for as long as there is one of them."""
+    """One memory for all histories with these settings; 32 are kept, with their connections."""
     if ttl is not None and (isinstance(ttl, bool) or not isinstance(ttl, int) or ttl < 0):
         raise InvalidSetting("ttl must be a number of whole seconds, 0 or None for no end")
     settings = (url, key_prefix, ttl or 0)
-    with _making:
-        memory = _memories.get(settings)
-        if memory is None:
-            expiry = SlidingExpiry(seconds=ttl) if ttl else NoExpiry()
-            memory = _memories[settings] = RedisMemory.from_url(url, namespace=key_prefix, expiry=expiry)
-        return memory
+    memory = _memories.get(settings)
+    if memory is None:
+        expiry = SlidingExpiry(seconds=ttl) if ttl else NoExpiry()
+        made = RedisMemory.from_url(url, namespace=key_prefix, expiry=expiry)
+        memory = _memories.setdefault(settings, made)  # no lock, which a fork could leave closed
+        if len(_memories) > _KEPT:
+            _memories.pop(next(iter(_memories)), None)
+    return memory
 
 
 def _is_one_of_langchains() -> None:

@@ -16,17 +16,19 @@ from langchain_core.runnables import ConfigurableFieldSpec, RunnableConfig, Runn
 from langchain_core.runnables.base import coerce_to_runnable
 from langchain_core.runnables.config import ensure_config, get_config_list, merge_configs
 
+from memory_redis.dictionaries import Keys
 from memory_redis.errors import InvalidSetting
-from memory_redis.exchanges import Exchange, OnConflict, OnSaveError, Partial, Rules, SaveInput, TurnReport
+from memory_redis.exchanges import Exchange
 from memory_redis.langchain.declared import Declared
 from memory_redis.langchain.sessions import FactorySessions, MemorySessions, Sessions, store_of
 from memory_redis.langchain.tracing import atraced, traced
 from memory_redis.langchain.values import merged, messages_in, messages_out
 from memory_redis.memory import AsyncRedisMemory, RedisMemory
 from memory_redis.options import OnCorrupt
+from memory_redis.rules import OnConflict, OnSaveError, Partial, Rules, SaveInput, TurnReport
 from memory_redis.runs import arun, astream, run, stream
 from memory_redis.windows import Unanswered, Window, check_unanswered, check_window
-from memory_redis.wrapper import Keys, answer_in
+from memory_redis.wrapper import answer_in
 
 
 class RunnableWithMessageHistory(Declared):
@@ -139,30 +141,32 @@ class RunnableWithMessageHistory(Declared):
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """The inner runnable's output; the turn is stored before it is given."""
         options = {**self.kwargs, **kwargs}
+        own, mine = self._entered(config)
 
         def answer(config: RunnableConfig) -> Any:
-            exchange, store, given = self._exchange(input, config)
+            exchange, store, given = self._exchange(input, config, mine)
             return run(
                 exchange,
-                self._opening(store.open, config),
+                self._opening(store.open, mine),
                 lambda past: self.runnable.invoke(given(past), config, **options),
             )
 
-        return traced(self._entered(config), input, answer)
+        return traced(own, input, answer)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """As `invoke`."""
         options = {**self.kwargs, **kwargs}
+        own, mine = await self._aentered(config)
 
         async def answer(config: RunnableConfig) -> Any:
-            exchange, store, given = self._exchange(input, config)
+            exchange, store, given = self._exchange(input, config, mine)
             return await arun(
                 exchange,
-                self._opening(store.aopen, config),
+                self._opening(store.aopen, mine),
                 lambda past: self.runnable.ainvoke(given(past), config, **options),
             )
 
-        return await atraced(await self._aentered(config), input, answer)
+        return await atraced(own, input, answer)
 
     def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:
         """The chunks of the inner runnable's output as they come; the turn is stored before the end."""
@@ -184,7 +188,7 @@ class RunnableWithMessageHistory(Declared):
         self, input: Iterator[Any], config: RunnableConfig | None = None, **kwargs: Any
     ) -> Iterator[Any]:
         """As `stream`, of an input that comes in chunks."""
-        own = self._entered(config)
+        own, mine = self._entered(config)
         options = {**self.kwargs, **kwargs}
         running: list[Any] = []
 
@@ -193,10 +197,10 @@ class RunnableWithMessageHistory(Declared):
             brought = list(inputs)
             if not brought:
                 return
-            exchange, store, given = self._exchange(merged(brought), config)
+            exchange, store, given = self._exchange(merged(brought), config, mine)
             chunks = stream(
                 exchange,
-                self._opening(store.open, config),
+                self._opening(store.open, mine),
                 lambda past: self.runnable.stream(given(past), config, **options),
             )
             running.append(chunks)
@@ -213,7 +217,7 @@ class RunnableWithMessageHistory(Declared):
         self, input: AsyncIterator[Any], config: RunnableConfig | None = None, **kwargs: Any
     ) -> AsyncIterator[Any]:
         """As `transform`."""
-        own = await self._aentered(config)
+        own, mine = await self._aentered(config)
         options = {**self.kwargs, **kwargs}
 
         @_known
@@ -221,10 +225,10 @@ class RunnableWithMessageHistory(Declared):
             brought = [chunk async for chunk in inputs]
             if not brought:
                 return
-            exchange, store, given = self._exchange(merged(brought), config)
+            exchange, store, given = self._exchange(merged(brought), config, mine)
             chunks = astream(
                 exchange,
-                self._opening(store.aopen, config),
+                self._opening(store.aopen, mine),
                 lambda past: self.runnable.astream(given(past), config, **options),
             )
             async with aclosing(chunks):
@@ -293,17 +297,19 @@ class RunnableWithMessageHistory(Declared):
                 self._sessions.source.check(self._merged(one)["configurable"])
         return configs
 
-    def _entered(self, config: RunnableConfig | None) -> Any:
-        """The config of a run, with its history."""
+    def _entered(self, config: RunnableConfig | None) -> tuple[Any, dict[str, Any]]:
+        """The config of a run, with its history; and what is for this run alone, not for inner wrappers."""
         own = self._merged(config)
+        mine = _taken(own["configurable"])
         own["configurable"]["message_history"] = self._sessions.history(own["configurable"])
-        return own
+        return own, mine
 
-    async def _aentered(self, config: RunnableConfig | None) -> Any:
+    async def _aentered(self, config: RunnableConfig | None) -> tuple[Any, dict[str, Any]]:
         """As `_entered`."""
         own = self._merged(config)
+        mine = _taken(own["configurable"])
         own["configurable"]["message_history"] = await self._sessions.ahistory(own["configurable"])
-        return own
+        return own, mine
 
     def _merged(self, config: RunnableConfig | None) -> Any:
         """A config of this run's own: what is bound, under what the call says."""
@@ -314,11 +320,14 @@ class RunnableWithMessageHistory(Declared):
         own.setdefault("run_name", self.get_name())
         return own
 
-    def _exchange(self, value: Any, config: Any) -> tuple[Exchange[Any], Any, Callable[[list[Any]], Any]]:
+    def _exchange(
+        self, value: Any, config: Any, mine: dict[str, Any]
+    ) -> tuple[Exchange[Any], Any, Callable[[list[Any]], Any]]:
         """The exchange, where it is stored, and from what was loaded to the inner runnable's input."""
-        configurable = config["configurable"]
-        key, report = configurable.get("idempotency_key"), configurable.get("turn_report")
-        store: Any = store_of(configurable["message_history"])
+        key, report = mine["idempotency_key"], mine["turn_report"]
+        if not isinstance(report, TurnReport | None):
+            raise InvalidSetting("turn_report must be a TurnReport")
+        store: Any = store_of(config["configurable"]["message_history"])
         store.check(self._rules, key)
         keys = self._keys
         new = messages_in(keys.new(value))
@@ -327,7 +336,7 @@ class RunnableWithMessageHistory(Declared):
             rules=self._rules,
             new=kept,
             to_messages=lambda output: store.kept(messages_out(keys.answer(output))),
-            from_stored=lambda found: self._as_answered(store.shown(answer_in(found, kept))),
+            from_stored=lambda found: self._as_answered(store.shown(answer_in(found, kept, self.save_input))),
             merge=merged,
             mark=store.mark,
             past=lambda turn, own: store.past(turn, own, kept, self.unanswered),
@@ -337,14 +346,13 @@ class RunnableWithMessageHistory(Declared):
         )
         return exchange, store, lambda past: keys.given(value, store.shown(past), new)
 
-    def _opening(self, open_turn: Callable[..., Any], config: Any) -> Callable[[], Any]:
+    def _opening(self, open_turn: Callable[..., Any], mine: dict[str, Any]) -> Callable[[], Any]:
         """What opens a turn, with the options of this run."""
-        configurable = config["configurable"]
-        window = configurable.get("window", self.window)
+        window = self.window if mine["window"] is None else mine["window"]
         return lambda: open_turn(
             on_conflict="append" if self.on_conflict == "append" else "raise",
             window=window,
-            idempotency_key=configurable.get("idempotency_key"),
+            idempotency_key=mine["idempotency_key"],
             on_corrupt=self.on_corrupt,
         )
 
@@ -357,6 +365,14 @@ class RunnableWithMessageHistory(Declared):
             if kind is str or (kind is Any and _is_plain(found)):
                 found = found.text
         return found if self.output_messages_key is None else {self.output_messages_key: found}
+
+
+_OF_A_CALL: Final = ("idempotency_key", "window", "turn_report")
+
+
+def _taken(configurable: dict[str, Any]) -> dict[str, Any]:
+    """What a config says of one call; it is taken out, or calls inside would take it for theirs."""
+    return {name: configurable.pop(name, None) for name in _OF_A_CALL}
 
 
 _SIGNATURE: Final = inspect.signature(lambda value, config: None)  # noqa: ARG005

@@ -87,9 +87,9 @@ class FactorySessions:
     """The histories that a function makes.
 
     It is called with the one key by position (by name where it takes none by position), or with
-    several by their names. With one key it is also given those of its further parameters that the
-    config has; not what a `partial` has set, and nothing more if it is a class: those are settings,
-    and a config may come from far away. It may be a coroutine function.
+    several by their names. With one key it is also given those of its keyword-only parameters that
+    the config has; not what a `partial` has set, and nothing more if it is a class: those are
+    settings, and a config may come from far away. It may be a coroutine function.
 
     Raises:
         InvalidSetting: it is not callable.
@@ -177,8 +177,7 @@ def _further(factory: Callable[..., Any], parameters: Sequence[inspect.Parameter
         bound, core = bound | set(core.keywords), core.func
     if inspect.isclass(core):
         return []
-    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    return [one.name for one in parameters if one.kind in named and one.name not in bound]
+    return [one.name for one in parameters if one.kind is one.KEYWORD_ONLY and one.name not in bound]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,21 +7,24 @@ each other. Ours hold `StoredMessage`; other histories hold LangChain's own mess
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import logging
+from collections.abc import Coroutine, Sequence
 from typing import Any, NamedTuple, Self
 
 import anyio.to_thread
 from langchain_core.messages import AIMessage, BaseMessage, BaseMessageChunk, FunctionMessage, ToolMessage
 
 from memory_redis.errors import AsyncOnly, HistoryNotSaved, InvalidSetting
-from memory_redis.exchanges import Rules
 from memory_redis.history import AsyncHistory, History
 from memory_redis.langchain.history import RedisChatMessageHistory
 from memory_redis.langchain.messages import from_langchain, handed_over, to_langchain
 from memory_redis.messages import StoredMessage
+from memory_redis.rules import Rules
 from memory_redis.turns import Turn
 from memory_redis.windows import Unanswered, without_unanswered
 from memory_redis.wrapper import marked_partial
+
+_logger = logging.getLogger("memory_redis")
 
 
 class Faces(NamedTuple):
@@ -91,8 +94,10 @@ class ThreadTurn:
         await anyio.to_thread.run_sync(self._turn.__exit__, *error)
 
     async def commit(self, *, idempotency_key: str | None = None) -> Any:
-        """Store what was added."""
-        return await anyio.to_thread.run_sync(lambda: self._turn.commit(idempotency_key=idempotency_key))
+        """Store what was added; if the caller is cancelled, all the same."""
+        return await finished(
+            anyio.to_thread.run_sync(lambda: self._turn.commit(idempotency_key=idempotency_key))
+        )
 
 
 class OtherStore:
@@ -239,11 +244,8 @@ class AsyncOtherTurn(_OtherTurn):
         """
         if not self._added:
             return
-        saving = asyncio.get_running_loop().create_task(self._awrite(self._added))
-        _left_behind.add(saving)
-        saving.add_done_callback(_left_behind.discard)
         try:
-            await asyncio.shield(saving)
+            await finished(self._awrite(self._added))
         except Exception as error:
             raise HistoryNotSaved(error) from error
         self._added = []
@@ -255,5 +257,20 @@ class AsyncOtherTurn(_OtherTurn):
             await anyio.to_thread.run_sync(self._write, messages)
 
 
-_left_behind: set[asyncio.Task[None]] = set()
+_left_behind: set[asyncio.Task[Any]] = set()
 """Saves that may have to end by themselves: a loop holds its tasks weakly."""
+
+
+async def finished(saving: Coroutine[Any, Any, Any]) -> Any:
+    """What a save gives; it goes on if the one who waits for it is cancelled."""
+    task = asyncio.get_running_loop().create_task(saving)
+    _left_behind.add(task)
+    task.add_done_callback(_seen)
+    return await asyncio.shield(task)
+
+
+def _seen(task: asyncio.Task[Any]) -> None:
+    """asyncio would log the text of an error that nobody waits for, and it may hold content."""
+    _left_behind.discard(task)
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _logger.debug("a save ended with %s", type(error).__name__)

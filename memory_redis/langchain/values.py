@@ -67,7 +67,7 @@ def _message(value: Any, speaker: type[BaseMessage], position: int | None) -> Ba
     if _is_pair(value) or _has_role(value):
         try:
             [message] = convert_to_messages([dict(value) if isinstance(value, Mapping) else tuple(value)])
-        except (ValueError, TypeError, KeyError, NotImplementedError):
+        except (ValueError, TypeError, KeyError, AttributeError, NotImplementedError):
             raise InvalidMessage("a role or content that is no message's", position=position) from None
         return message
     kind = type(value).__name__
@@ -167,4 +167,5 @@ def _begins(first: Any, then: Any) -> bool:
         return all(name in then and _begins(value, then[name]) for name, value in first.items())
     if isinstance(first, list) and isinstance(then, list):
         return len(first) <= len(then) and all(map(_begins, first, then))
-    return first is None or bool(first == then)
+    plain = type(first) is type(then) and type(first) in (int, float, bool)
+    return first is None or (plain and bool(first == then))

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from memory_redis import AsyncRedisMemory, RedisMemory, TurnReport, exchanges, with_history
+from memory_redis import AsyncRedisMemory, ConflictError, RedisMemory, TurnReport, exchanges, with_history
 from tests.faults.chatting import SHARED, WORKERS, Told, answer, check, wrapped
 from tests.faults.worker import ROOT
 from tests.scenarios.chats import KINDS
@@ -195,7 +195,7 @@ def test_turns_of_policy_raise_have_one_winner_for_each_version(
                 name = f"{number}.{turn}"
                 try:
                     chat(name, **SHARED)
-                except exchanges.ConflictError:
+                except ConflictError:
                     told[number].raised.append(name)
                 else:
                     told[number].stored.append(name)

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import anyio
 import pytest
 
-from memory_redis import ConflictError, HistoryCleared, InvalidMessage, InvalidSetting, ai, human
+from memory_redis import (
+    AsyncRedisMemory,
+    ConflictError,
+    HistoryCleared,
+    InvalidMessage,
+    InvalidSetting,
+    ai,
+    human,
+)
 from tests.conftest import MakeMemory
 from tests.scenarios.stored import texts
 
@@ -240,3 +249,20 @@ async def test_steps_of_many_turns_at_once_lose_and_tear_apart_nothing(memory: M
     for worker in range(6):
         mine = [text for text in stored if text.startswith(f"{worker}.")]
         assert mine == [f"{worker}.{number} {step}" for number in range(5) for step in "abcd"]
+
+
+@pytest.mark.parametrize("server", ["fakeredis"], indirect=True)
+async def test_what_is_added_during_a_commit_waits_for_the_next_one(url: str, namespace: str) -> None:
+    """R84: a question may be stored while the model runs, and the answer is not lost to its commit."""
+    async with AsyncRedisMemory.from_url(url, namespace=namespace) as memory:
+        history = memory.history("ann", "c1")
+        async with history.turn() as turn:
+            turn.add(human("question"))
+            saving = asyncio.create_task(turn.commit())
+            await asyncio.sleep(0)
+            turn.add(ai("answer"))
+            with pytest.raises(InvalidSetting, match="under way"):
+                await turn.commit()
+            await saving
+            assert [message.text for message in turn.added] == ["answer"]
+        assert [message.text for message in (await history.load()).messages] == ["question", "answer"]
