@@ -154,6 +154,8 @@ def main() -> int:
     parser.add_argument("--url", default="embedded://", help="the server (default: %(default)s)")
     parser.add_argument("--workers", type=int, default=4, choices=range(1, 17), metavar="1-16")
     options = parser.parse_args()
+    if options.url.startswith("fake://"):
+        parser.error("the workers are processes of their own, which no fake server serves")
     deliveries = all_deliveries()
     own = f"example-{secrets.token_hex(4)}"  # keys of our own on a server that others use
     with shareable(options.url) as url, open_memory(url, own) as memory:

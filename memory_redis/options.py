@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Literal, TypedDict
+from typing import Literal, TypedDict, get_args
 
+from memory_redis.errors import InvalidSetting
 from memory_redis.expiry import ExpiryFor
 from memory_redis.limits import Limits
 from memory_redis.retention import MaxMessages
@@ -14,6 +15,17 @@ from memory_redis.windows import Window
 
 Codec = Literal["msgpack", "json"]
 OnCorrupt = Literal["raise", "skip"]
+
+
+def check_on_corrupt(value: str) -> OnCorrupt:
+    """The value, if it says what to do with a corrupt record.
+
+    Raises:
+        InvalidSetting: it does not.
+    """
+    if value not in get_args(OnCorrupt):
+        raise InvalidSetting('on_corrupt must be "raise" or "skip"')
+    return "skip" if value == "skip" else "raise"
 
 
 class MemoryOptions(TypedDict, total=False):

@@ -10,13 +10,12 @@ from functools import partial as partial_function
 from functools import update_wrapper
 from typing import Any, TypeVar
 
-from memory_redis._engine.settings import check_on_corrupt
 from memory_redis.dictionaries import Keys
 from memory_redis.errors import InvalidId, InvalidMessage, InvalidSetting
 from memory_redis.exchanges import Exchange, look
 from memory_redis.memory import AsyncRedisMemory, RedisMemory
 from memory_redis.messages import StoredMessage
-from memory_redis.options import OnCorrupt
+from memory_redis.options import OnCorrupt, check_on_corrupt
 from memory_redis.roles import merged, messages_of
 from memory_redis.rules import OnConflict, OnSaveError, Partial, Rules, SaveInput, TurnReport
 from memory_redis.runs import arun, astream, run, stream
@@ -253,6 +252,9 @@ def with_history(
         ConflictError: see `on_conflict`; as `HistoryCleared` if the conversation was cleared while
             the model ran. `output` has the answer.
         HistoryNotSaved: see `on_save_error`; as `InvalidAnswer` if the answer is no message.
+        UnansweredCall: see `unanswered`.
+        TurnAlreadyStored, RecordError: the turn under the idempotency key is gone, or damaged.
+        ServerError: the history could not be loaded, or the input not stored; the model was not run.
     """
     if not callable(model):
         raise InvalidSetting("with_history takes a function, a coroutine function or a generator function")

@@ -8,11 +8,11 @@ from typing import Any
 from memory_redis._engine.keys import conversation_keys
 from memory_redis._engine.plans import Call, Plan, only
 from memory_redis._engine.reading import Reader
-from memory_redis._engine.settings import Settings, check_on_corrupt
+from memory_redis._engine.settings import Settings
 from memory_redis._engine.writing import Writer
 from memory_redis.errors import InvalidSetting
 from memory_redis.messages import StoredMessage
-from memory_redis.options import OnCorrupt
+from memory_redis.options import OnCorrupt, check_on_corrupt
 from memory_redis.windows import Window, check_window
 
 

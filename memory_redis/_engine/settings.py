@@ -5,31 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import get_args
 
 from memory_redis._engine.codec import Encoder
 from memory_redis._engine.keys import check_namespace
 from memory_redis.errors import InvalidSetting
 from memory_redis.expiry import Expiry, ExpiryFor, NoExpiry, is_expiry
 from memory_redis.limits import Limits
-from memory_redis.options import Codec, OnCorrupt
+from memory_redis.options import Codec, OnCorrupt, check_on_corrupt
 from memory_redis.retention import MaxMessages
 from memory_redis.telemetry import Emitter, Hook, log_event
 from memory_redis.windows import AllMessages, Window, check_window
 
 HOLD_MS = 100_000
 """How long an append id is held for its repeats, and a cleared conversation's meta is kept."""
-
-
-def check_on_corrupt(value: str) -> OnCorrupt:
-    """The value, if it says what to do with a corrupt record.
-
-    Raises:
-        InvalidSetting: it does not.
-    """
-    if value not in get_args(OnCorrupt):
-        raise InvalidSetting('on_corrupt must be "raise" or "skip"')
-    return "skip" if value == "skip" else "raise"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ from memory_redis.langchain.sessions import FactorySessions, MemorySessions, Ses
 from memory_redis.langchain.tracing import atraced, traced
 from memory_redis.langchain.values import merged, messages_in, messages_out
 from memory_redis.memory import AsyncRedisMemory, RedisMemory
-from memory_redis.options import OnCorrupt
+from memory_redis.options import OnCorrupt, check_on_corrupt
 from memory_redis.rules import OnConflict, OnSaveError, Partial, Rules, SaveInput, TurnReport
 from memory_redis.runs import arun, astream, run, stream
 from memory_redis.windows import Unanswered, Window, check_unanswered, check_window
@@ -102,6 +102,7 @@ class RunnableWithMessageHistory(Declared):
         for name in ("kwargs", "config_factories"):
             if others.get(name, ...) is None:
                 del others[name]
+        keys = Keys(input=input_messages_key, history=history_messages_key, output=output_messages_key)
         rules = Rules(
             on_conflict=on_conflict,
             max_tries=max_tries,
@@ -123,12 +124,12 @@ class RunnableWithMessageHistory(Declared):
             "partial": partial,
             "window": None if window is None else check_window(window),
             "unanswered": check_unanswered(unanswered),
-            "on_corrupt": on_corrupt,
+            "on_corrupt": check_on_corrupt(on_corrupt),
         }
         super().__init__(**declared, **others)
         self.config = config or {}  # pydantic would leave out keys that it does not know
         self._rules = rules
-        self._keys = Keys(input=input_messages_key, history=history_messages_key, output=output_messages_key)
+        self._keys = keys
         if isinstance(get_session_history, RedisMemory | AsyncRedisMemory):
             if history_factory_config:
                 raise InvalidSetting("history_factory_config is for a function, not for a memory")

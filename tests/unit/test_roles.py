@@ -338,3 +338,14 @@ def test_anything_becomes_messages_or_is_refused(value: Any) -> None:
     except InvalidMessage:
         return
     assert all(isinstance(message, StoredMessage) for message in messages)
+
+
+def test_a_call_in_openais_form_is_no_call_of_a_message() -> None:
+    """C01, R104: it would lose its name; the error says what takes it."""
+    call = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{}"}}
+    with pytest.raises(InvalidMessage, match="from_openai"):
+        ai("", tool_calls=[call])
+    assert (
+        from_openai({"role": "assistant", "tool_calls": [call], "content": None}).tool_calls[0]["name"]
+        == "add"
+    )
