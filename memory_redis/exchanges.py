@@ -174,8 +174,8 @@ class Exchange(Generic[M]):
         Raises:
             InvalidSetting: another exchange over the same conversation is around this one.
         """
-        if self._tries == 0:
-            for name in fields(TurnReport):  # a report that was used before begins anew
+        if self._tries == 0 and (self.report.tries or self.report.repeated):
+            for name in fields(TurnReport):  # it was used before, and begins anew
                 setattr(self.report, name.name, name.default)
         if turn.stored is None:
             if any(outer.is_around(self.label) for outer in _inside.get()):

@@ -104,6 +104,8 @@ def without_unanswered(
         if message.type in ("human", "system"):
             continue
         links = _each(links_of(message.type, message.data))
+        if not links:
+            continue
         if message.type == "ai":
             caller.update(dict.fromkeys(links, at))
             waiting[at] = set(links)
