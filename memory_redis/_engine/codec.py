@@ -280,10 +280,12 @@ class Decoder:
                 sound = form == FORMAT and owner == mine and checksum == crc32(record[CHECKED:])
                 if sound and high < LATEST_HIGH and code in KINDS:
                     kind, stored = KINDS[code], high << 32 | low
-                    held, data = (
-                        (PACKED, (self, record)) if not whole else ("data", self.unpacked(record, kind, at))
-                    )
-                    message = loaded({"type": kind, "seq": at, "stored_ms": stored, held: data})
+                    if whole:
+                        data = self.unpacked(record, kind, at)
+                        message = loaded({"type": kind, "seq": at, "stored_ms": stored, "data": data})
+                    else:
+                        held = (self, record)
+                        message = loaded({"type": kind, "seq": at, "stored_ms": stored, PACKED: held})
                     if flags & LINKS:
                         tied.append((len(found), links_in(record)))
                 else:
