@@ -35,8 +35,10 @@ class TlsFront:
         self._ready.set()
         async with front:
             await self._end.wait()
-            for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            tasks = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in tasks:
                 task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         inward, outward = await asyncio.open_connection(*self._server.address)
@@ -48,8 +50,14 @@ class TlsFront:
                     await sink.drain()
             sink.close()
 
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.gather(pump(reader, outward), pump(inward, writer))
+        try:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.gather(pump(reader, outward), pump(inward, writer))
+        finally:
+            for end in (outward, writer):  # a loop that ends first would leave them open
+                end.transport.abort()
+                with contextlib.suppress(OSError):
+                    await end.wait_closed()
 
     def __enter__(self) -> TlsFront:
         self._thread.start()
