@@ -100,7 +100,9 @@ def main() -> None:
         for user in ("ann", "bob"):
             for info in memory.conversations(user):  # newest first
                 print(f"-- stored of {user}, {info.conversation_id}: {info.messages} messages")
-                print(RedisChatMessageHistory.of(memory, user_id=user, conversation_id=info.conversation_id))
+                print(
+                    RedisChatMessageHistory(memory=memory, user_id=user, conversation_id=info.conversation_id)
+                )
             memory.forget(user)
 
 

@@ -51,10 +51,6 @@ class _Running:
 _inside: ContextVar[tuple[_Running, ...]] = ContextVar("memory_redis_inside", default=())
 
 
-class Unsaved(Exception):
-    """Leaves a turn that was not saved, so that nothing more of it is stored. `runs` catches it."""
-
-
 class TurnLike(Protocol[M]):
     """What an exchange asks of a turn, in either face: `memory_redis.Turn` for one kind of message."""
 

@@ -13,9 +13,13 @@ from contextlib import suppress
 from typing import Any, Final
 
 from memory_redis.errors import MemoryRedisError
-from memory_redis.exchanges import AwaitedTurn, Exchange, M, SyncTurn, Unsaved
+from memory_redis.exchanges import AwaitedTurn, Exchange, M, SyncTurn
 
 _END: Final = object()
+
+
+class _Unsaved(Exception):
+    """Leaves a turn that was not saved, so that nothing more of it is stored."""
 
 
 def run(exchange: Exchange[M], open_turn: Callable[[], SyncTurn[M]], model: Callable[[list[M]], Any]) -> Any:
@@ -28,7 +32,7 @@ def run(exchange: Exchange[M], open_turn: Callable[[], SyncTurn[M]], model: Call
     while True:
         pause: float | None = None
         output: Any = None
-        with suppress(Unsaved), open_turn() as turn:
+        with suppress(_Unsaved), open_turn() as turn:
             if exchange.begin(turn):
                 return exchange.from_stored(turn.stored or [])
             if exchange.brought(turn):
@@ -36,7 +40,7 @@ def run(exchange: Exchange[M], open_turn: Callable[[], SyncTurn[M]], model: Call
                     turn.commit(idempotency_key=exchange.input_key)
                 except MemoryRedisError as error:
                     pause = exchange.refused(error)
-                    raise Unsaved from error
+                    raise _Unsaved from error
                 exchange.input_stored(turn)
             past = exchange.seen(turn)
             try:
@@ -52,7 +56,7 @@ def run(exchange: Exchange[M], open_turn: Callable[[], SyncTurn[M]], model: Call
                 turn.commit()
             except MemoryRedisError as error:
                 pause = exchange.failed(turn, error, output)
-                raise Unsaved from error
+                raise _Unsaved from error
             if not exchange.committed(turn):
                 return output
             break
@@ -76,7 +80,7 @@ async def arun(
     while True:
         pause: float | None = None
         output: Any = None
-        with suppress(Unsaved):
+        with suppress(_Unsaved):
             async with open_turn() as turn:
                 if exchange.begin(turn):
                     return exchange.from_stored(turn.stored or [])
@@ -85,7 +89,7 @@ async def arun(
                         await turn.commit(idempotency_key=exchange.input_key)
                     except MemoryRedisError as error:
                         pause = exchange.refused(error)
-                        raise Unsaved from error
+                        raise _Unsaved from error
                     exchange.input_stored(turn)
                 past = exchange.seen(turn)
                 try:
@@ -98,7 +102,7 @@ async def arun(
                     await turn.commit()
                 except MemoryRedisError as error:
                     pause = exchange.failed(turn, error, output)
-                    raise Unsaved from error
+                    raise _Unsaved from error
                 if not exchange.committed(turn):
                     return output
                 break
@@ -123,7 +127,7 @@ def stream(
     """
     while True:
         pause: float | None = None
-        with suppress(Unsaved), open_turn() as turn:
+        with suppress(_Unsaved), open_turn() as turn:
             if exchange.begin(turn):
                 yield from exchange.stored_chunks(turn)
                 return
@@ -132,7 +136,7 @@ def stream(
                     turn.commit(idempotency_key=exchange.input_key)
                 except MemoryRedisError as error:
                     pause = exchange.refused(error)
-                    raise Unsaved from error
+                    raise _Unsaved from error
                 exchange.input_stored(turn)
             past = exchange.seen(turn)
             chunks: list[Any] = []
@@ -167,7 +171,7 @@ def stream(
                 turn.commit()
             except MemoryRedisError as error:
                 pause = exchange.failed(turn, error, output, streamed=bool(chunks))
-                raise Unsaved from error
+                raise _Unsaved from error
             exchange.committed(turn)
         if pause is None:
             return
@@ -182,7 +186,7 @@ async def astream(
     """As `stream`."""
     while True:
         pause: float | None = None
-        with suppress(Unsaved):
+        with suppress(_Unsaved):
             async with open_turn() as turn:
                 if exchange.begin(turn):
                     for chunk in exchange.stored_chunks(turn):
@@ -193,7 +197,7 @@ async def astream(
                         await turn.commit(idempotency_key=exchange.input_key)
                     except MemoryRedisError as error:
                         pause = exchange.refused(error)
-                        raise Unsaved from error
+                        raise _Unsaved from error
                     exchange.input_stored(turn)
                 past = exchange.seen(turn)
                 chunks: list[Any] = []
@@ -228,7 +232,7 @@ async def astream(
                     await turn.commit()
                 except MemoryRedisError as error:
                     pause = exchange.failed(turn, error, output, streamed=bool(chunks))
-                    raise Unsaved from error
+                    raise _Unsaved from error
                 exchange.committed(turn)
         if pause is None:
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import anyio.to_thread
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, get_buffer_string
@@ -69,11 +69,6 @@ class RedisChatMessageHistory:
             self._history = _conversation(memory, *self._ids)
         else:
             self._ahistory = _conversation(memory, *self._ids)
-
-    @classmethod
-    def of(cls, memory: RedisMemory | AsyncRedisMemory, **ids: Any) -> Self:
-        """The history of a conversation in a memory; `ids` as for the constructor."""
-        return cls(memory=memory, **ids)
 
     @property
     def history(self) -> History | None:

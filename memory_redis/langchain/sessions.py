@@ -75,9 +75,9 @@ class MemorySessions:
     def resolve(self, configurable: Mapping[str, Any]) -> Any:
         """The history."""
         if "session_id" in configurable:
-            return RedisChatMessageHistory.of(self._memory, session_id=configurable["session_id"])
-        return RedisChatMessageHistory.of(
-            self._memory,
+            return RedisChatMessageHistory(memory=self._memory, session_id=configurable["session_id"])
+        return RedisChatMessageHistory(
+            memory=self._memory,
             user_id=configurable["user_id"],
             conversation_id=configurable["conversation_id"],
         )

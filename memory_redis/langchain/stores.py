@@ -81,7 +81,6 @@ class ThreadTurn:
 
     def __init__(self, turn: Turn) -> None:
         self._turn = turn
-        self.add = turn.add
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._turn, name)
@@ -105,7 +104,7 @@ class OtherStore:
 
     def __init__(self, history: Any) -> None:
         self._history = history
-        self.label: str | None = f"{type(history).__name__} {id(history)}"  # of one made anew it says nothing
+        self.label = f"{type(history).__name__} {id(history)}"  # of one made anew it says nothing
 
     def check(self, rules: Rules, idempotency_key: str | None) -> None:
         """That nothing is asked for that needs versions.

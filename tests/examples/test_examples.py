@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import subprocess
 import sys
@@ -152,8 +151,6 @@ def test_overlapping_runs_lose_questions_only_in_langchains_own_wrapper(workers:
     found = losses(example("two_workers", "--workers", str(workers)))
     total = 2 * workers
     assert found.pop("memory_redis, our wrapper, history in Redis") == (total, total, "nothing")
-    if importlib.util.find_spec("langchain_core.runnables.history") is None:
-        pytest.skip("this langchain-core has no wrapper any more")
     assert len(found) == 2
     lost = ", ".join(f"question {number}" for number in range(1, workers))
     assert set(found.values()) == {(total - workers + 1, total, lost)}

@@ -72,10 +72,10 @@ def test_a_user_and_a_conversation_are_the_other_way(make: Make, valkey: Server,
     history.add_user_message("Hi")
     with RedisMemory.from_url(valkey.url, namespace=namespace) as memory:
         assert said(memory.history("ann", "c1").load().messages) == talk("Hi")
-        assert said(RedisChatMessageHistory.of(memory, user_id="ann", conversation_id="c1").messages) == talk(
-            "Hi"
-        )
-        assert RedisChatMessageHistory.of(memory, session_id="c1").messages == []
+        assert said(
+            RedisChatMessageHistory(memory=memory, user_id="ann", conversation_id="c1").messages
+        ) == talk("Hi")
+        assert RedisChatMessageHistory(memory=memory, session_id="c1").messages == []
     make(None, user_id="a:b", conversation_id="c").add_user_message("1")
     make(None, user_id="a", conversation_id="b:c").add_user_message("2")
     assert said(make(None, user_id="a:b", conversation_id="c").messages) == talk("1")

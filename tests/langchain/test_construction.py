@@ -312,7 +312,7 @@ async def test_wrappers_of_one_factory_share_only_the_history(kept: RedisMemory,
         return name
 
     def factory(session_id: str) -> RedisChatMessageHistory:
-        return RedisChatMessageHistory.of(kept, session_id=session_id)
+        return RedisChatMessageHistory(memory=kept, session_id=session_id)
 
     one = RunnableWithMessageHistory(RunnableLambda(count), factory, kwargs={"name": "one"}, config=to("a"))
     two = RunnableWithMessageHistory(

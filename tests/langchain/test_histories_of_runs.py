@@ -68,7 +68,7 @@ async def test_nothing_connects_before_a_run(valkey: Server, namespace: str) -> 
             assert chain.to_json()
             assert repr(chain)
         for source in (memory, awaited):
-            assert repr(RedisChatMessageHistory.of(source, session_id="s1"))
+            assert repr(RedisChatMessageHistory(memory=source, session_id="s1"))
         assert connections() == before
         assert not made
         RunnableWithMessageHistory(model(), factory).invoke("Hi", to())
@@ -133,7 +133,7 @@ class AwaitedFactory:
         self.memory = memory
 
     async def __call__(self, session_id: str) -> RedisChatMessageHistory:
-        return RedisChatMessageHistory.of(self.memory, session_id=session_id)
+        return RedisChatMessageHistory(memory=self.memory, session_id=session_id)
 
 
 @pytest.mark.parametrize("way", AWAITED)
@@ -142,10 +142,10 @@ async def test_an_asynchronous_factory_serves_awaited_calls(kept: RedisMemory, w
     """R22, T11: a coroutine function, an object with an awaited call, or a partial of one."""
 
     async def factory(session_id: str) -> RedisChatMessageHistory:
-        return RedisChatMessageHistory.of(kept, session_id=session_id)
+        return RedisChatMessageHistory(memory=kept, session_id=session_id)
 
     async def wider(memory: RedisMemory, session_id: str) -> RedisChatMessageHistory:
-        return RedisChatMessageHistory.of(memory, session_id=session_id)
+        return RedisChatMessageHistory(memory=memory, session_id=session_id)
 
     kinds: dict[str, Any] = {
         "function": factory,
@@ -205,8 +205,8 @@ async def test_users_and_conversations_never_mix(kept: RedisMemory, source: str,
         "memory": (kept, None),
         "factory": (kept.history, [USER, CONVERSATION]),
         "history class": (
-            lambda user_id, conversation_id: RedisChatMessageHistory.of(
-                kept, user_id=user_id, conversation_id=conversation_id
+            lambda user_id, conversation_id: RedisChatMessageHistory(
+                memory=kept, user_id=user_id, conversation_id=conversation_id
             ),
             [USER, CONVERSATION],
         ),

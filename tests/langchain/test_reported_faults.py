@@ -247,7 +247,7 @@ async def test_a_stream_ends_in_the_conversation_that_it_began_in(memory: RedisM
 @every_way
 async def test_a_summary_and_the_tail_come_back_in_order(memory: RedisMemory, way: str) -> None:
     """E20, R61: who replaces old messages by one system message gets it first, then the rest."""
-    history = RedisChatMessageHistory.of(memory, user_id="ann", conversation_id="c1")
+    history = RedisChatMessageHistory(memory=memory, user_id="ann", conversation_id="c1")
     history.add_messages([HumanMessage(content=str(number)) for number in range(24)])
     tail = history.messages[20:]
     history.clear()

@@ -48,7 +48,7 @@ def memory(namespace: str) -> Iterator[RedisMemory]:
 async def test_reads_are_oldest_first_however_it_was_written(memory: RedisMemory, way: str) -> None:
     """A01: turns, bulk adds and single adds of one conversation come back in the order of their writing."""
     chain = RunnableWithMessageHistory(Runs(), memory)
-    history = RedisChatMessageHistory.of(memory, user_id="ann", conversation_id="c1")
+    history = RedisChatMessageHistory(memory=memory, user_id="ann", conversation_id="c1")
     history.add_user_message("1")
     history.add_messages([AIMessage(content="2"), HumanMessage(content="3")])
     await ask(way, chain, "4")
@@ -157,6 +157,6 @@ async def test_a_conversation_can_be_streamed_on_and_on(memory: RedisMemory, way
         await ask(way, chain, question)
     assert said(inner.asked[2]) == talk("a", "one two", "b", "three four", "c")
     assert {type(message) for message in inner.asked[2]} == {HumanMessage, AIMessage}
-    history = RedisChatMessageHistory.of(memory, user_id="ann", conversation_id="c1")
+    history = RedisChatMessageHistory(memory=memory, user_id="ann", conversation_id="c1")
     assert {type(message) for message in history.messages} == {HumanMessage, AIMessage}
     assert await in_thread(lambda: len(history)) == 6
