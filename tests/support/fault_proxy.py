@@ -485,9 +485,10 @@ def _ask(port, *cmds, timeout=0.5):
     except ConnectionError:
         return b"", "reset"
     with s:
-        s.sendall(b"".join(b"*%d\r\n" % len(c) + b"".join(b"$%d\r\n%s\r\n" % (len(a), a) for a in c) for c in cmds))
+        request = b"".join(b"*%d\r\n" % len(c) + b"".join(b"$%d\r\n%s\r\n" % (len(a), a) for a in c) for c in cmds)
         out, parser, want = b"", ReplyParser(), len(cmds)
         try:
+            s.sendall(request)  # a connection may be cut before it is ever written to
             while want:
                 data = s.recv(65536)
                 if not data:
