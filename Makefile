@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+# two processes share the tests, a file at a time
+PYTEST := -m pytest -n 2 --dist loadfile
 LOWEST := build/lowest
 OLDEST := build/langchain-oldest
 PIP := -m pip --disable-pip-version-check --quiet
@@ -41,27 +43,27 @@ check: setup
 	$(BIN)/pyright
 
 test: check
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python $(PYTEST) -m "not slow"
 	$(MAKE) --no-print-directory test-langchain-oldest
 
 test-all: check
-	$(BIN)/python -m pytest
+	$(BIN)/python $(PYTEST)
 	$(MAKE) --no-print-directory test-langchain-oldest test-lowest
 
 # Above, LangChain's tests ran on the newest langchain-core; here, on the oldest one with all else at its newest.
 test-langchain-oldest: $(OLDEST)/.installed
-	$(OLDEST)/bin/python -m pytest -m "not slow" tests/langchain
+	$(OLDEST)/bin/python $(PYTEST) -m "not slow" tests/langchain
 
 $(OLDEST)/.installed: pyproject.toml .ci/lowest.py
 	$(PYTHON) -m venv --clear $(OLDEST)
 	$(PYTHON) .ci/lowest.py langchain > $(OLDEST)/constraints.txt
 	$(OLDEST)/bin/python $(PIP) install --constraint $(OLDEST)/constraints.txt \
-		--editable '.[embedded,fake,langchain]' pytest hypothesis
+		--editable '.[embedded,fake,langchain]' pytest pytest-xdist hypothesis
 	@touch $@
 
 # The lower bounds of pyproject.toml are a promise; this is its test.
 test-lowest: $(LOWEST)/.installed
-	$(LOWEST)/bin/python -m pytest -m "not slow"
+	$(LOWEST)/bin/python $(PYTEST) -m "not slow"
 
 $(LOWEST)/.installed: pyproject.toml .ci/lowest.py
 	$(PYTHON) -m venv --clear $(LOWEST)

@@ -18,7 +18,7 @@ import redis
 
 from memory_redis import AsyncRedisMemory, RedisMemory
 from memory_redis.testing import AsyncView
-from tests.support.servers import Server, binaries, bundled_valkey, covered
+from tests.support.servers import Server, binaries, bundled_valkey, coverage, covered
 
 MakeMemory = Callable[..., Any]
 
@@ -100,13 +100,29 @@ def pytest_runtest_call(item: pytest.Item) -> None:
         covered(f"langchain-core {version('langchain-core')}", "tests/langchain")
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:  # a process that shares the run with others
+        output["covered"] = coverage()
+
+
+class _Workers:
+    """What the processes that share a run tell the one that reports."""
+
+    @staticmethod
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(node: Any) -> None:
+        for version, kinds in getattr(node, "workeroutput", {}).get("covered", {}).items():
+            for kind in kinds:
+                covered(version, kind)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(_Workers())
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     terminalreporter.section("covered")
-    for line in covered_lines():
-        terminalreporter.write_line(line)
-
-
-def covered_lines() -> list[str]:
-    from tests.support.servers import coverage
-
-    return [str(line) for line in coverage()]
+    for version, kinds in coverage().items():
+        terminalreporter.write_line(f"{version}: {', '.join(sorted(kinds))}")

@@ -12,6 +12,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from memory_redis import AsyncRedisMemory, RedisMemory, human
+from tests.support.ids import shown
 from tests.support.servers import Server
 
 pytestmark = pytest.mark.anyio
@@ -53,7 +54,7 @@ async def test_an_asyncio_client_is_neither_closed_nor_changed(valkey: Server, n
         ({"socket_timeout": None}, True),
         ({"socket_timeout": 30, "retry": Retry(NoBackoff(), 3)}, True),
     ],
-    ids=str,
+    ids=shown,
 )
 @pytest.mark.parametrize("face", ["sync", "async"])
 def test_a_client_that_may_repeat_for_longer_than_repeats_are_known_is_warned_of_once(

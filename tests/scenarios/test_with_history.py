@@ -19,6 +19,7 @@ from memory_redis import (
 )
 from tests.scenarios.chats import Chats, Script, one_server
 from tests.scenarios.stored import call, result
+from tests.support.ids import shown
 
 pytestmark = pytest.mark.anyio
 
@@ -191,7 +192,7 @@ BAD_OUTPUTS: list[Any] = [
 
 
 @one_server
-@pytest.mark.parametrize("output", BAD_OUTPUTS, ids=repr)
+@pytest.mark.parametrize("output", BAD_OUTPUTS, ids=shown)
 async def test_an_answer_that_is_no_message_is_raised_and_not_lost(chats: Chats, output: Any) -> None:
     """R50, T1, T16: InvalidAnswer carries it; neither it nor the question is stored."""
     report = TurnReport()

@@ -8,6 +8,7 @@ import pytest
 
 from memory_redis import InvalidId, InvalidSetting, TurnReport, human
 from tests.scenarios.chats import Chats, Script, lines, one_server
+from tests.support.ids import shown
 
 pytestmark = pytest.mark.anyio
 
@@ -72,7 +73,7 @@ async def test_two_names_are_one_too_many(chats: Chats) -> None:
 
 
 @one_server
-@pytest.mark.parametrize("report", [{}, object(), True, TurnReport], ids=repr)
+@pytest.mark.parametrize("report", [{}, object(), True, TurnReport], ids=shown)
 async def test_a_report_is_a_turn_report(chats: Chats, report: Any) -> None:
     """T17: anything else is refused before the model runs."""
     with pytest.raises(InvalidSetting):

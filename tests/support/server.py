@@ -102,9 +102,9 @@ def covered(version: str, kind: str = "server") -> None:
     _covered.setdefault(version, {})[kind] = None
 
 
-def coverage() -> list[str]:
-    """What was covered so far, a line each: "Valkey 9.1.2: server, cluster"."""
-    return [f"{version}: {', '.join(kinds)}" for version, kinds in sorted(_covered.items())]
+def coverage() -> dict[str, list[str]]:
+    """What was covered so far: "Valkey 9.1.2" to "server", "cluster"."""
+    return {version: list(kinds) for version, kinds in sorted(_covered.items())}
 
 
 def wait_until(condition: Callable[[], T], what: str, seconds: float = 10.0) -> T:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from memory_redis import InvalidMessage, Limits, StoredMessage, ai, human, tool
+from tests.support.ids import shown
 from tests.unit.records import CODECS, encoded, fields, kept, refusal
 from tests.unit.strategies import examples, nested
 
@@ -253,7 +254,7 @@ def test_a_type_that_nobody_can_read_is_refused(codec: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "item", ["hi", {"role": "user", "content": "hi"}, ("human", "hi"), None, b"hi", human], ids=repr
+    "item", ["hi", {"role": "user", "content": "hi"}, ("human", "hi"), None, b"hi", human], ids=shown
 )
 def test_what_is_no_message_is_refused(item: Any) -> None:
     """T16: nothing is guessed to be a message; the error says how to make one."""

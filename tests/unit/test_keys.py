@@ -16,6 +16,7 @@ from redis.crc import key_slot
 
 from memory_redis import InvalidId, InvalidSetting, RedisMemory
 from memory_redis._engine.keys import ConversationKeys, conversation_keys, index_key
+from tests.support.ids import shown
 from tests.unit.strategies import examples, ids
 
 users = st.none() | ids
@@ -206,7 +207,7 @@ def calls_with(memory: RedisMemory, one_id: Any) -> list[Callable[[], object]]:
 NO_IDS: list[Any] = [None, 5, 0, True, 1.5, b"ann", [], ["ann"], {}, ("ann",), object(), ""]
 
 
-@pytest.mark.parametrize("bad", NO_IDS, ids=repr)
+@pytest.mark.parametrize("bad", NO_IDS, ids=shown)
 def test_an_id_that_is_no_text_is_refused(bad: Any) -> None:
     """Decision 20, R19, R23, E12: a TypeError; nothing is coerced, and no default conversation is shared."""
     with RedisMemory.from_url("fake://") as memory:

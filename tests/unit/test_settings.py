@@ -25,6 +25,7 @@ from memory_redis import (
 from memory_redis.expiry import Expiry
 from memory_redis.options import MemoryOptions
 from memory_redis.telemetry import Event
+from tests.support.ids import shown
 
 FACES: list[Any] = [RedisMemory, AsyncRedisMemory]
 
@@ -154,7 +155,7 @@ def test_expiry_may_depend_on_the_user() -> None:
     assert asked == ["ann", "ben", ""]
 
 
-@pytest.mark.parametrize("answer", [None, 5, timedelta(days=1), Expiry(), NoExpiry, "never"], ids=repr)
+@pytest.mark.parametrize("answer", [None, 5, timedelta(days=1), Expiry(), NoExpiry, "never"], ids=shown)
 def test_an_expiry_function_that_answers_anything_else_is_refused(answer: Any) -> None:
     """B09, decision 25: nothing is stored for ever, or for a moment, because of a slip."""
     with RedisMemory.from_url("fake://", expiry=lambda user_id: answer) as memory:

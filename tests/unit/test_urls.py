@@ -11,6 +11,7 @@ import redis
 import redis.asyncio
 
 from memory_redis import AsyncRedisMemory, InvalidSetting, RedisMemory, ServerUnavailable
+from tests.support.ids import shown
 
 FACES: list[Any] = [RedisMemory, AsyncRedisMemory]
 SECRET = "hunter2"
@@ -123,7 +124,7 @@ def test_an_option_that_redis_py_takes_is_heeded_or_refused(option: str) -> None
 
 
 @pytest.mark.parametrize(
-    "source", [None, 5, b"redis://h", object(), redis.Redis, redis.ConnectionPool()], ids=repr
+    "source", [None, 5, b"redis://h", object(), redis.Redis, redis.ConnectionPool()], ids=shown
 )
 def test_what_is_no_client_is_refused(source: Any) -> None:
     """One sentence, on both faces."""

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_redis import AppendId, InvalidSetting, RedisMemory, Version, human
+from tests.support.ids import shown
 from tests.unit.strategies import examples, texts
 
 tokens = st.builds(
@@ -197,7 +198,7 @@ def test_a_call_takes_tokens_and_nothing_that_looks_like_one(token: Any) -> None
         assert not history.exists()
 
 
-@pytest.mark.parametrize("key", ["", 5, b"k", True, ["k"], object()], ids=repr)
+@pytest.mark.parametrize("key", ["", 5, b"k", True, ["k"], object()], ids=shown)
 def test_an_idempotency_key_is_a_text(key: Any) -> None:
     """Decision 5: empty and other keys are refused, by an append as by a turn."""
     with RedisMemory.from_url("fake://") as memory:

@@ -23,6 +23,7 @@ from memory_redis import (
 )
 from memory_redis.layouts import links_of
 from memory_redis.windows import check_window
+from tests.support.ids import shown
 from tests.unit.strategies import examples
 
 
@@ -197,7 +198,7 @@ def test_a_count_that_means_nothing_is_refused(count: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "window", [None, 5, "all", AllMessages, LastMessages, [AllMessages()], object()], ids=repr
+    "window", [None, 5, "all", AllMessages, LastMessages, [AllMessages()], object()], ids=shown
 )
 def test_what_is_no_window_is_refused(window: Any) -> None:
     """A class, a number or None is not taken for one."""

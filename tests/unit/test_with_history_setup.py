@@ -22,6 +22,7 @@ from memory_redis import (
     ai,
     with_history,
 )
+from tests.support.ids import shown
 
 MEMORY = RedisMemory.from_url("redis://127.0.0.1:9/0")  # nobody listens there
 
@@ -76,7 +77,7 @@ def test_a_rule_that_nobody_knows_is_a_type_error() -> None:
         wrap(model, MEMORY, "question")
 
 
-@pytest.mark.parametrize("what", [None, "model", 5, [model]], ids=repr)
+@pytest.mark.parametrize("what", [None, "model", 5, [model]], ids=shown)
 def test_what_cannot_be_called_is_refused(what: Any) -> None:
     """R11: with one sentence."""
     with pytest.raises(InvalidSetting, match="function"):
@@ -86,7 +87,7 @@ def test_what_cannot_be_called_is_refused(what: Any) -> None:
 @pytest.mark.parametrize(
     "what",
     [None, "redis://localhost", MEMORY.history("ann", "c1"), RedisMemory, lambda session: None],
-    ids=str,
+    ids=shown,
 )
 def test_what_is_no_memory_is_refused(what: Any) -> None:
     """R12: a history, a URL or a function that gives one is none."""
