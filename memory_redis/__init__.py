@@ -1,5 +1,6 @@
 """Conversations that many chatbot workers share, kept in Redis."""
 
+from memory_redis.counting import APPROXIMATE, BYTES_4, BYTES_4_PLUS_1, TokenCounter
 from memory_redis.errors import (
     AccessDenied,
     AppendSettled,
@@ -22,6 +23,7 @@ from memory_redis.errors import (
     ServerRefused,
     ServerUnavailable,
     StorageFull,
+    SummaryNotMade,
     TurnAlreadyStored,
     UnansweredCall,
     UnknownOutcome,
@@ -36,27 +38,55 @@ from memory_redis.limits import Limits
 from memory_redis.memory import AsyncRedisMemory, RedisMemory
 from memory_redis.messages import StoredMessage, ai, chat, function, human, system, tool
 from memory_redis.options import MemoryOptions
-from memory_redis.retention import MaxMessages
+from memory_redis.retention import MaxAge, MaxBytes, MaxMessages
 from memory_redis.roles import from_openai, to_openai
 from memory_redis.rules import TurnReport
+from memory_redis.selection import trim_messages
 from memory_redis.snapshots import ConversationInfo, Forgotten, Snapshot
+from memory_redis.stores import AsyncMemoryStore, MemoryStore
+from memory_redis.strategies import (
+    AsyncConversationBufferMemory,
+    AsyncConversationSummaryBufferMemory,
+    AsyncConversationSummaryMemory,
+    AsyncConversationTokenBufferMemory,
+    AsyncConversationWindowMemory,
+    ConversationBufferMemory,
+    ConversationSummaryBufferMemory,
+    ConversationSummaryMemory,
+    ConversationTokenBufferMemory,
+    ConversationWindowMemory,
+)
 from memory_redis.telemetry import Event, Hook
 from memory_redis.turns import AsyncTurn, Turn
 from memory_redis.versions import AppendId, Version
-from memory_redis.windows import AllMessages, LastMessages
+from memory_redis.windows import AllMessages, LastMessages, LastTurns, Since, TokenBudget, Window
 from memory_redis.wrapper import with_history
 
 __all__ = [
+    "APPROXIMATE",
+    "BYTES_4",
+    "BYTES_4_PLUS_1",
     "AccessDenied",
     "AllMessages",
     "AppendId",
     "AppendSettled",
+    "AsyncConversationBufferMemory",
+    "AsyncConversationSummaryBufferMemory",
+    "AsyncConversationSummaryMemory",
+    "AsyncConversationTokenBufferMemory",
+    "AsyncConversationWindowMemory",
     "AsyncHistory",
+    "AsyncMemoryStore",
     "AsyncOnly",
     "AsyncRedisMemory",
     "AsyncTurn",
     "ConflictError",
+    "ConversationBufferMemory",
     "ConversationInfo",
+    "ConversationSummaryBufferMemory",
+    "ConversationSummaryMemory",
+    "ConversationTokenBufferMemory",
+    "ConversationWindowMemory",
     "CorruptRecord",
     "Event",
     "FixedExpiry",
@@ -72,10 +102,14 @@ __all__ = [
     "InvalidMessage",
     "InvalidSetting",
     "LastMessages",
+    "LastTurns",
     "Limits",
+    "MaxAge",
+    "MaxBytes",
     "MaxMessages",
     "MemoryOptions",
     "MemoryRedisError",
+    "MemoryStore",
     "MissingKey",
     "NoExpiry",
     "PoolExhausted",
@@ -84,10 +118,14 @@ __all__ = [
     "ServerError",
     "ServerRefused",
     "ServerUnavailable",
+    "Since",
     "SlidingExpiry",
     "Snapshot",
     "StorageFull",
     "StoredMessage",
+    "SummaryNotMade",
+    "TokenBudget",
+    "TokenCounter",
     "Turn",
     "TurnAlreadyStored",
     "TurnReport",
@@ -96,6 +134,7 @@ __all__ = [
     "UnsupportedFormat",
     "UnsupportedServer",
     "Version",
+    "Window",
     "WrongEventLoop",
     "WrongType",
     "ai",
@@ -106,5 +145,6 @@ __all__ = [
     "system",
     "to_openai",
     "tool",
+    "trim_messages",
     "with_history",
 ]

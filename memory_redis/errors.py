@@ -15,6 +15,7 @@ MemoryRedisError
 ├── UnansweredCall          a stored tool call that nobody answered, with `unanswered="raise"`
 ├── HistoryNotSaved         a model answered, and its turn could not be stored
 │   └── InvalidAnswer       because the answer is nothing that can be stored (also a ValueError)
+├── SummaryNotMade          messages are stored, and the summary that was due could not be made
 ├── RecordError             what is stored cannot be given back
 │   ├── CorruptRecord       bytes that are no record of this conversation
 │   ├── UnsupportedFormat   a record that a later release wrote
@@ -228,10 +229,24 @@ class InvalidAnswer(HistoryNotSaved, ValueError):
     """A model answered with something that cannot be stored."""
 
 
+class SummaryNotMade(MemoryRedisError):
+    """A summary was due and could not be made; the messages of the call are stored.
+
+    The next append tries again. `__cause__` is what went wrong, `version` the version with the messages.
+    """
+
+    outcome = "stored"
+
+    def __init__(self, conversation: str, version: Version) -> None:
+        super().__init__(f"conversation {conversation}: the messages are stored, but not summarised")
+        self.conversation, self.version = conversation, version
+
+
 class RecordError(MemoryRedisError):
     """What is stored cannot be given back. `conversation` names it by its short hash."""
 
     outcome = None
+    position: int = -1
 
     def __init__(self, conversation: str, reason: str) -> None:
         super().__init__(f"conversation {conversation}: {reason}")

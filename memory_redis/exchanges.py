@@ -269,6 +269,7 @@ class Exchange(Generic[M]):
         """Note a commit; whether a turn stood under the idempotency key before."""
         report = self.report
         report.saved, report.version, report.conflict = True, turn.version, turn.conflict
+        report.summary_error = getattr(turn, "summary_error", None)
         report.repeated = self.key is not None and turn.version is not None and turn.version.repeated
         return report.repeated
 

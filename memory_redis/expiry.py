@@ -9,31 +9,37 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import timedelta
-from typing import ClassVar
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
+from memory_redis.durations import duration, milliseconds
 from memory_redis.errors import InvalidSetting
 
-SHORTEST, LONGEST = timedelta(milliseconds=1), timedelta(days=36_525)
+_EARLIEST, _LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)
 
 
-def _duration(seconds: float | timedelta | None, **parts: float | None) -> timedelta:
-    keywords = {unit: amount for unit, amount in parts.items() if amount is not None}
-    if (seconds is None) == (not keywords):
-        raise InvalidSetting("give one duration: seconds, a timedelta, or keywords such as days=7")
-    numbers = [*keywords.values()] if seconds is None else [seconds]
-    if any(isinstance(n, bool) or not isinstance(n, (int, float, timedelta)) for n in numbers):
-        raise InvalidSetting("a duration is a number of seconds or a timedelta")
-    try:
-        if isinstance(seconds, timedelta):
-            duration = seconds
-        else:
-            duration = timedelta(**keywords) if seconds is None else timedelta(seconds=seconds)
-    except (OverflowError, ValueError, TypeError):
-        raise InvalidSetting("a duration is from 1 ms to 100 years") from None
-    if not SHORTEST <= duration <= LONGEST:
-        raise InvalidSetting("a duration is from 1 ms to 100 years")
-    return duration
+class Terms(NamedTuple):
+    """An expiry as the scripts read it.
+
+    Attributes:
+        policy: `"none"`, `"idle"` (from the last append), `"fixed"` (from the first message) or
+            `"at"` (an instant).
+
+        ms: the duration; for `"at"`, ms since 1970.
+
+        most_ms: how long after its first message the conversation ends at the latest; 0 for no limit.
+
+        on_read: whether a load renews the end.
+    """
+
+    policy: str = "none"
+    ms: int = 0
+    most_ms: int = 0
+    on_read: bool = False
+
+    def text(self) -> str:
+        """As one text, which the meta of a conversation holds."""
+        return f"{self.policy} {self.ms} {self.most_ms} {self.on_read:d}"
 
 
 class Expiry:
@@ -41,24 +47,15 @@ class Expiry:
 
     __slots__ = ()
 
-    policy: ClassVar[str]
-
     @property
-    def milliseconds(self) -> int:
-        """The duration, whole milliseconds; 0 for none."""
-        return 0
-
-    @property
-    def renewed_by_reads(self) -> bool:
-        """Whether a load renews the end too."""
-        return False
+    def terms(self) -> Terms:
+        """As the scripts read it."""
+        return Terms()
 
 
 @dataclass(frozen=True, slots=True)
 class NoExpiry(Expiry):
     """A conversation does not end by itself; an append takes an end away that it had."""
-
-    policy: ClassVar[str] = "none"
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -72,13 +69,16 @@ class SlidingExpiry(Expiry):
 
         on_read: a load renews it too. A load then writes, so it cannot be sent to a replica.
 
+        max_age: however busy it is, the conversation ends so long after its first message, in seconds
+            or as a `timedelta`. None for no such limit.
+
     Raises:
         InvalidSetting: no duration, two of them, or one that is not from 1 ms to 100 years.
     """
 
-    policy: ClassVar[str] = "idle"
     duration: timedelta
     on_read: bool = field(default=False)
+    max_age: timedelta | None = field(default=None)
 
     def __init__(
         self,
@@ -89,22 +89,20 @@ class SlidingExpiry(Expiry):
         hours: float | None = None,
         minutes: float | None = None,
         on_read: bool = False,
+        max_age: float | timedelta | None = None,
     ) -> None:
-        duration = _duration(seconds, weeks=weeks, days=days, hours=hours, minutes=minutes)
-        object.__setattr__(self, "duration", duration)
+        found = duration(seconds, weeks=weeks, days=days, hours=hours, minutes=minutes)
+        object.__setattr__(self, "duration", found)
         if not isinstance(on_read, bool):
             raise InvalidSetting("on_read is True or False")
         object.__setattr__(self, "on_read", on_read)
+        object.__setattr__(self, "max_age", None if max_age is None else duration(max_age))
 
     @property
-    def milliseconds(self) -> int:
-        """The duration, whole milliseconds."""
-        return self.duration // SHORTEST
-
-    @property
-    def renewed_by_reads(self) -> bool:
-        """As `on_read`."""
-        return self.on_read
+    def terms(self) -> Terms:
+        """As the scripts read it."""
+        most = 0 if self.max_age is None else milliseconds(self.max_age)
+        return Terms("idle", milliseconds(self.duration), most, self.on_read)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -120,7 +118,6 @@ class FixedExpiry(Expiry):
         InvalidSetting: no duration, two of them, or one that is not from 1 ms to 100 years.
     """
 
-    policy: ClassVar[str] = "fixed"
     duration: timedelta
 
     def __init__(
@@ -132,18 +129,37 @@ class FixedExpiry(Expiry):
         hours: float | None = None,
         minutes: float | None = None,
     ) -> None:
-        duration = _duration(seconds, weeks=weeks, days=days, hours=hours, minutes=minutes)
-        object.__setattr__(self, "duration", duration)
+        found = duration(seconds, weeks=weeks, days=days, hours=hours, minutes=minutes)
+        object.__setattr__(self, "duration", found)
 
     @property
-    def milliseconds(self) -> int:
-        """The duration, whole milliseconds."""
-        return self.duration // SHORTEST
+    def terms(self) -> Terms:
+        """As the scripts read it."""
+        return Terms("fixed", milliseconds(self.duration))
 
 
-def is_expiry(value: object) -> bool:
-    """Whether the value says when a conversation ends."""
-    return isinstance(value, NoExpiry | SlidingExpiry | FixedExpiry)
+def at_instant(when: datetime) -> Terms:
+    """The terms of a conversation that ends at an instant.
+
+    Raises:
+        InvalidSetting: it is no datetime with a time zone, or not of the years 1970 to 9999.
+    """
+    if not isinstance(when, datetime) or when.utcoffset() is None:
+        raise InvalidSetting("an instant is a datetime with a time zone")
+    if not _EARLIEST < when < _LATEST:
+        raise InvalidSetting("an instant is of the years 1970 to 9999")
+    return Terms("at", milliseconds(when - _EARLIEST))
+
+
+def check_expiry(value: Expiry) -> Expiry:
+    """The value, if it says when a conversation ends.
+
+    Raises:
+        InvalidSetting: it does not.
+    """
+    if not isinstance(value, NoExpiry | SlidingExpiry | FixedExpiry):
+        raise InvalidSetting("an expiry is NoExpiry(), SlidingExpiry(…) or FixedExpiry(…)")
+    return value
 
 
 ExpiryFor = Expiry | Callable[[str], Expiry]

@@ -8,6 +8,7 @@ from memory_redis._engine.conversation import Conversation
 from memory_redis._engine.drivers import AsyncDriver, Driver
 from memory_redis._engine.reading import Place
 from memory_redis._engine.writing import OnConflict
+from memory_redis.lifetimes import AsyncLifetime, Lifetime
 from memory_redis.messages import StoredMessage
 from memory_redis.options import OnCorrupt
 from memory_redis.snapshots import Snapshot
@@ -31,7 +32,7 @@ class _HistoryBase:
         return f"<{type(self).__name__} {self.label}>"
 
 
-class History(_HistoryBase):
+class History(_HistoryBase, Lifetime):
     """One conversation: what `RedisMemory.history()` and `.session()` give.
 
     Every method may raise `ServerError` and its kinds; those that store may raise `UnknownOutcome`
@@ -153,7 +154,12 @@ class History(_HistoryBase):
         Raises:
             InvalidSetting: one of these cannot be meant.
         """
-        return Turn(self._conversation, self._driver, on_conflict, window, idempotency_key, on_corrupt)
+        return self._opened(on_conflict, window, idempotency_key, on_corrupt)
+
+    def _opened(
+        self, on_conflict: OnConflict, window: Window | None, key: str | None, on_corrupt: OnCorrupt | None
+    ) -> Turn:
+        return Turn(self._conversation, self._driver, on_conflict, window, key, on_corrupt)
 
     def settle(self, append_id: AppendId) -> Version | None:
         """What became of an append whose outcome is open: its version, None if it is not stored.
@@ -171,9 +177,32 @@ class History(_HistoryBase):
         """Whether anything is stored."""
         return self._driver.run(self._conversation.exists())
 
-    def expire_in(self) -> float | None:
-        """Seconds until the conversation ends; None if it does not, or is not there."""
-        return self._driver.run(self._conversation.expire_in())
+    def compact(self, summary: str, *, expected: Version, keep: int = 0) -> int:
+        """Put a summary in the place of the messages that it tells of, as one atomic step.
+
+        The messages that stood at the expected version go, but for the newest `keep` of them; those
+        that were appended since stay. The version stays too, so that turns that are on their way can
+        still commit. `load` gives the summary as `Snapshot.summary`; it ends and is cleared with the
+        conversation. A summary that was there before is replaced, so the new one has to tell of it.
+
+        Args:
+            summary: a non-empty text.
+
+            expected: the version of the load that the summary was made of.
+
+            keep: how many messages of that version stay, 0 to 10**9.
+
+        Returns:
+            How many messages went.
+
+        Raises:
+            ConflictError: those messages were summarised, trimmed, edited or cleared meanwhile, or the
+                conversation has ended; nothing was changed.
+            InvalidMessage: the summary is empty, or larger than a record may be.
+            InvalidSetting: `expected` or `keep` cannot be meant.
+        """
+        removed = self._driver.drive(self._conversation.compactor.compact(summary, expected, keep))
+        return removed or 0
 
     def clear(self) -> int:
         """Remove all messages, also from the user's list; how many there were.
@@ -184,7 +213,7 @@ class History(_HistoryBase):
         return self._driver.drive(self._conversation.writer.clear())
 
 
-class AsyncHistory(_HistoryBase):
+class AsyncHistory(_HistoryBase, AsyncLifetime):
     """One conversation, for asyncio: what `AsyncRedisMemory.history()` and `.session()` give.
 
     Every method may raise `ServerError` and its kinds; those that store may raise `UnknownOutcome`
@@ -269,7 +298,12 @@ class AsyncHistory(_HistoryBase):
         Raises:
             InvalidSetting: one of these cannot be meant.
         """
-        return AsyncTurn(self._conversation, self._driver, on_conflict, window, idempotency_key, on_corrupt)
+        return self._opened(on_conflict, window, idempotency_key, on_corrupt)
+
+    def _opened(
+        self, on_conflict: OnConflict, window: Window | None, key: str | None, on_corrupt: OnCorrupt | None
+    ) -> AsyncTurn:
+        return AsyncTurn(self._conversation, self._driver, on_conflict, window, key, on_corrupt)
 
     async def settle(self, append_id: AppendId) -> Version | None:
         """What became of an append whose outcome is open: its version, None if it is not stored.
@@ -287,9 +321,17 @@ class AsyncHistory(_HistoryBase):
         """Whether anything is stored."""
         return await self._driver.run(self._conversation.exists())
 
-    async def expire_in(self) -> float | None:
-        """Seconds until the conversation ends; None if it does not, or is not there."""
-        return await self._driver.run(self._conversation.expire_in())
+    async def compact(self, summary: str, *, expected: Version, keep: int = 0) -> int:
+        """Put a summary in the place of the messages that it tells of. As `History.compact`.
+
+        Raises:
+            ConflictError: those messages were summarised, trimmed, edited or cleared meanwhile, or the
+                conversation has ended; nothing was changed.
+            InvalidMessage: the summary is empty, or larger than a record may be.
+            InvalidSetting: `expected` or `keep` cannot be meant.
+        """
+        removed = await self._driver.drive(self._conversation.compactor.compact(summary, expected, keep))
+        return removed or 0
 
     async def clear(self) -> int:
         """Remove all messages, also from the user's list; how many there were.

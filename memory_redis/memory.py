@@ -12,6 +12,7 @@ from memory_redis._engine.servers import ping
 from memory_redis._engine.settings import Settings
 from memory_redis._engine.users import User
 from memory_redis.errors import InvalidId, InvalidSetting
+from memory_redis.expiry import Expiry
 from memory_redis.history import AsyncHistory, History
 from memory_redis.options import MemoryOptions
 from memory_redis.snapshots import ConversationInfo, Forgotten
@@ -33,13 +34,13 @@ class _MemoryBase:
             raise InvalidSetting("a memory over a client that was passed in has no twin: make it from a URL")
         return self._opening
 
-    def _conversation(self, user_id: str, conversation_id: str) -> Conversation:
+    def _conversation(self, user_id: str, conversation_id: str, expiry: Expiry | None) -> Conversation:
         if user_id is None:
             raise InvalidId("user_id must be a text; a conversation without a user is memory.session(id)")
-        return Conversation(self._settings, user_id, conversation_id)
+        return Conversation(self._settings, user_id, conversation_id, expiry)
 
-    def _session(self, session_id: str) -> Conversation:
-        return Conversation(self._settings, None, session_id)
+    def _session(self, session_id: str, expiry: Expiry | None) -> Conversation:
+        return Conversation(self._settings, None, session_id, expiry)
 
     def _user(self, user_id: str, page_size: int = 100) -> User:
         if type(page_size) is not int or not 1 <= page_size <= 1000:
@@ -110,26 +111,35 @@ class RedisMemory(_MemoryBase):
             return cast(AsyncRedisMemory, self.__dict__.setdefault("_twin", twin))  # threads get the same
         return self._twin
 
-    def history(self, user_id: str, conversation_id: str) -> History:
+    def history(self, user_id: str, conversation_id: str, *, expiry: Expiry | None = None) -> History:
         """A conversation of a user. Nothing is sent.
 
         Ids are opaque: every difference counts, nothing is trimmed, folded or normalised. The user
         id must come from whoever authenticated the user, never from the request itself.
 
+        Args:
+            expiry: when the conversation ends, by what this history does; instead of the memory's.
+                What `History.expire` has set for the conversation itself comes first.
+
         Raises:
             InvalidId: an id is not a non-empty text.
+            InvalidSetting: it is no expiry.
         """
-        return History(self._conversation(user_id, conversation_id), self._driver)
+        return History(self._conversation(user_id, conversation_id, expiry), self._driver)
 
-    def session(self, session_id: str) -> History:
+    def session(self, session_id: str, *, expiry: Expiry | None = None) -> History:
         """A conversation without a user, for applications that have one id only. Nothing is sent.
 
         Sessions are in no user's list: `conversations` and `forget` do not reach them.
 
+        Args:
+            expiry: as for `history`.
+
         Raises:
             InvalidId: the id is not a non-empty text.
+            InvalidSetting: it is no expiry.
         """
-        return History(self._session(session_id), self._driver)
+        return History(self._session(session_id, expiry), self._driver)
 
     def conversations(self, user_id: str, page_size: int = 100) -> Iterator[ConversationInfo]:
         """A user's conversations that hold messages, newest first, read by pages.
@@ -241,21 +251,21 @@ class AsyncRedisMemory(_MemoryBase):
             return cast(RedisMemory, self.__dict__.setdefault("_twin", twin))
         return self._twin
 
-    def history(self, user_id: str, conversation_id: str) -> AsyncHistory:
+    def history(self, user_id: str, conversation_id: str, *, expiry: Expiry | None = None) -> AsyncHistory:
         """A conversation of a user. Nothing is sent. As `RedisMemory.history`.
 
         Raises:
             InvalidId: an id is not a non-empty text.
         """
-        return AsyncHistory(self._conversation(user_id, conversation_id), self._driver)
+        return AsyncHistory(self._conversation(user_id, conversation_id, expiry), self._driver)
 
-    def session(self, session_id: str) -> AsyncHistory:
+    def session(self, session_id: str, *, expiry: Expiry | None = None) -> AsyncHistory:
         """A conversation without a user. Nothing is sent. As `RedisMemory.session`.
 
         Raises:
             InvalidId: the id is not a non-empty text.
         """
-        return AsyncHistory(self._session(session_id), self._driver)
+        return AsyncHistory(self._session(session_id, expiry), self._driver)
 
     def conversations(self, user_id: str, page_size: int = 100) -> AsyncIterator[ConversationInfo]:
         """A user's conversations that hold messages, newest first. As `RedisMemory.conversations`.

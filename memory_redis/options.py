@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Literal, TypedDict, get_args
 
+from memory_redis.counting import TokenCounter
 from memory_redis.errors import InvalidSetting
 from memory_redis.expiry import ExpiryFor
 from memory_redis.limits import Limits
-from memory_redis.retention import MaxMessages
+from memory_redis.retention import Retention
 from memory_redis.telemetry import Hook
 from memory_redis.windows import Window
 
@@ -43,6 +44,10 @@ class MemoryOptions(TypedDict, total=False):
 
         retention: what stays stored; None, the default, for everything.
 
+        counter: the token counter whose counts are stored with the messages, so that a `TokenBudget`
+            of it takes one round trip. Default: that of the window, else `counting.APPROXIMATE`. The
+            codec `"json"` stores no counts.
+
         codec: how messages are written, `"msgpack"` (default) or `"json"` (LangChain's layout).
             Both are always read.
 
@@ -65,7 +70,8 @@ class MemoryOptions(TypedDict, total=False):
     namespace: str
     window: Window
     expiry: ExpiryFor
-    retention: MaxMessages | None
+    retention: Retention | None
+    counter: TokenCounter | None
     codec: Codec
     on_corrupt: OnCorrupt
     hooks: Sequence[Hook] | None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from inspect import iscoroutinefunction
 from typing import Literal, get_args
 
-from memory_redis.errors import ConflictError, HistoryNotSaved, InvalidSetting
+from memory_redis.errors import ConflictError, HistoryNotSaved, InvalidSetting, SummaryNotMade
 from memory_redis.messages import StoredMessage
 from memory_redis.versions import Version
 
@@ -34,6 +34,8 @@ class TurnReport:
         conflict: what the save met, if others had appended meanwhile.
 
         error: why the turn was not saved, but for a conflict that was raised.
+
+        summary_error: why a summary that was due after the save could not be made.
     """
 
     tries: int = 0
@@ -42,6 +44,7 @@ class TurnReport:
     version: Version | None = None
     conflict: ConflictError | None = None
     error: HistoryNotSaved | None = None
+    summary_error: SummaryNotMade | None = None
 
     @property
     def missed(self) -> list[StoredMessage]:

@@ -23,12 +23,15 @@ class Snapshot:
 
         skipped: one error for each record of the window that could not be decoded and was left
             out (`on_corrupt="skip"`), with its position.
+
+        summary: what `compact` has put in the place of older messages; None if it never did.
     """
 
     messages: list[StoredMessage]
     version: Version
     trimmed: int = 0
     skipped: tuple[RecordError, ...] = ()
+    summary: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

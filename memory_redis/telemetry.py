@@ -10,7 +10,9 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
-Kind = Literal["append", "load", "conflict", "repeat", "heal", "corrupt", "expiry", "settled"]
+Kind = Literal[
+    "append", "load", "conflict", "repeat", "heal", "corrupt", "expiry", "settled", "compact", "summary"
+]
 
 
 class Event(NamedTuple):
@@ -21,11 +23,13 @@ class Event(NamedTuple):
             `repeat` (an append was recognised as stored before), `heal` (half of a conversation
             was gone or edited by hand), `corrupt` (a record was left out), `expiry` (an end was
             set), `settled` (a commit that was cancelled has ended; `detail` says how: `stored`,
-            `not_stored` or `unknown`).
+            `not_stored` or `unknown`), `compact` (a summary took the place of messages),
+            `summary` (one that was due could not be made; `detail` is the class of the error).
 
         conversation: short hash of the conversation's keys; no id.
 
-        messages: how many are concerned: stored, loaded, missed or left out.
+        messages: how many are concerned: stored, loaded, missed, left out or
+            summarised.
 
         version: number of the version afterwards.
 
@@ -51,6 +55,8 @@ _LEVELS = {
     "settled": logging.INFO,
     "heal": logging.WARNING,
     "corrupt": logging.WARNING,
+    "summary": logging.WARNING,
+    "compact": logging.INFO,
 }
 
 

@@ -19,9 +19,22 @@ from memory_redis.options import OnCorrupt, check_on_corrupt
 from memory_redis.roles import merged, messages_of
 from memory_redis.rules import OnConflict, OnSaveError, Partial, Rules, SaveInput, TurnReport
 from memory_redis.runs import arun, astream, run, stream
-from memory_redis.windows import Unanswered, Window, check_unanswered, check_window, without_unanswered
+from memory_redis.stores import AsyncStrategy, Strategy
+from memory_redis.toolcalls import Unanswered, check_unanswered, without_unanswered
+from memory_redis.windows import Window, check_window
 
 T = TypeVar("T")
+
+
+def check_default_session(session: str | None) -> str | None:
+    """The session, if there can be one.
+
+    Raises:
+        InvalidSetting: it is not None and no non-empty text.
+    """
+    if session is not None and (not isinstance(session, str) or not session):
+        raise InvalidSetting("default_session must be a non-empty text or None")
+    return session
 
 
 def marked_partial(message: StoredMessage) -> StoredMessage:
@@ -38,6 +51,7 @@ class _Remembering:
 
     model: Callable[..., Any]
     memory: Any
+    default_session: str | None
     keys: Keys
     rules: Rules
     window: Window | None
@@ -96,6 +110,8 @@ class _Remembering:
             if user is not None or conversation is not None:
                 raise InvalidSetting("give user_id and conversation_id, or session, not both")
             return self.memory.session(session)
+        if self.default_session is not None and user is None and conversation is None:
+            return self.memory.session(self.default_session)
         missing = [
             name for name, value in (("user_id", user), ("conversation_id", conversation)) if not value
         ]
@@ -165,8 +181,9 @@ def _gives_text(function: Any) -> bool | None:
 
 def with_history(
     model: Callable[..., T],
-    memory: RedisMemory | AsyncRedisMemory,
+    memory: RedisMemory | AsyncRedisMemory | Strategy | AsyncStrategy,
     *,
+    default_session: str | None = None,
     input_messages_key: str | None = None,
     history_messages_key: str | None = None,
     output_messages_key: str | None = None,
@@ -182,14 +199,12 @@ def with_history(
     """A model that remembers: loads the conversation, runs the model, stores the turn.
 
     The result is called as the model is, awaited or iterated as the model is, and gives what the
-    The result is called as the model is, awaited or iterated as the model is, and gives what the
     model gives: `chat("Hi", user_id="ann", conversation_id="support-42")`. It takes as input a
     text, a `StoredMessage`, a dictionary with `role` and `content`, or a list of these: new messages
     only, for all that it is given is stored. The model then gets the list of what was said before
     and the new messages, as `StoredMessage`. A dictionary without a role holds them under a key (see
     below), and the model gets a dictionary.
 
-    A call takes these keywords, and hands all others on to the model:
     A call takes these keywords, and hands all others on to the model:
 
     - `user_id` and `conversation_id`, or `session`: the conversation;
@@ -205,7 +220,11 @@ def with_history(
             a dictionary that has them under a key. A generator's texts are passed on as they come
             and stored as one message; a stream that is abandoned or fails stores nothing.
 
-        memory: of either face; its twin is used where the model needs the other one.
+        memory: a memory, or a memory strategy, of either face; its twin is used where the model needs
+            the other one.
+
+        default_session: the session of a call that names no conversation. Without it such a call is
+            refused; with it all such calls share one conversation, whoever they are for.
 
         input_messages_key: the key of the new messages in a dictionary that goes in. By default
             its only key, or `"input"`.
@@ -260,13 +279,14 @@ def with_history(
         raise InvalidSetting("with_history takes a function, a coroutine function or a generator function")
     function = _core(model)
     asynchronous = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
-    if not isinstance(memory, RedisMemory | AsyncRedisMemory):
-        raise InvalidSetting("with_history takes a RedisMemory or an AsyncRedisMemory")
-    if isinstance(memory, AsyncRedisMemory) is not asynchronous:
+    if not isinstance(memory, RedisMemory | AsyncRedisMemory | Strategy | AsyncStrategy):
+        raise InvalidSetting("with_history takes a RedisMemory, an AsyncRedisMemory or a memory strategy")
+    if isinstance(memory, AsyncRedisMemory | AsyncStrategy) is not asynchronous:
         memory = memory.twin
     remembering = _Remembering(
         model=model,
         memory=memory,
+        default_session=check_default_session(default_session),
         keys=Keys(input=input_messages_key, history=history_messages_key, output=output_messages_key),
         rules=Rules(
             on_conflict=on_conflict,

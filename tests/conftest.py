@@ -113,9 +113,9 @@ class _Workers:
     @staticmethod
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(node: Any) -> None:
-        for version, kinds in getattr(node, "workeroutput", {}).get("covered", {}).items():
+        for name, kinds in getattr(node, "workeroutput", {}).get("covered", {}).items():
             for kind in kinds:
-                covered(version, kind)
+                covered(name, kind)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -124,5 +124,5 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     terminalreporter.section("covered")
-    for version, kinds in coverage().items():
-        terminalreporter.write_line(f"{version}: {', '.join(sorted(kinds))}")
+    for name, kinds in coverage().items():
+        terminalreporter.write_line(f"{name}: {', '.join(sorted(kinds))}")

@@ -11,8 +11,12 @@ PACKAGE = Path(__file__).parent.parent / "memory_redis"
 VALUES = {
     *("errors", "versions", "limits", "layouts", "messages", "windows", "expiry", "retention"),
     *("snapshots", "telemetry", "options", "roles", "rules", "dictionaries"),
+    *("durations", "counting", "toolcalls", "selection", "summaries"),
 }
-FACES = {"turns", "history", "memory", "exchanges", "runs", "wrapper"}
+FACES = {
+    *("turns", "lifetimes", "history", "memory", "exchanges", "runs", "wrapper"),
+    *("upkeep", "stores", "strategies"),
+}
 LAYERS = [VALUES, {"_engine"}, FACES, {"__init__"}, {"testing", "server", "cli", "__main__", "langchain"}]
 MODULES = sorted(PACKAGE.rglob("*.py"))
 

@@ -34,6 +34,7 @@ from memory_redis._engine.records import (
     links_in,
     owner_of,
 )
+from memory_redis.counting import FROM_BYTES, TokenCounter
 from memory_redis.errors import CorruptRecord, InvalidMessage, InvalidSetting, RecordError, UnsupportedFormat
 from memory_redis.layouts import (
     DEFAULTS,
@@ -47,7 +48,7 @@ from memory_redis.layouts import (
 )
 from memory_redis.limits import Limits
 from memory_redis.messages import PACKED, StoredMessage, loaded
-from memory_redis.windows import Tie
+from memory_redis.toolcalls import Tie
 
 # -- writing -------------------------------------------------------------------------------------
 
@@ -109,22 +110,21 @@ def _inside(name: str, value: Any, depth: int, as_json: bool, room: list[int]) -
 
 
 class Encoder:
-    """Writes messages as records of one codec.
+    """Writes messages as records of one codec, with the tokens that the counter gives.
 
     Raises:
         InvalidSetting: there is no such codec.
     """
 
-    __slots__ = ("_as_json", "_limits", "_write")
+    __slots__ = ("_as_json", "_code", "_count", "_limits")
 
-    def __init__(self, codec: str, limits: Limits) -> None:
-        writers: dict[str, Callable[[MessageType, dict[str, Any], bytes], bytes]] = {
-            "msgpack": _msgpack_record,
-            "json": _json_record,
-        }
-        if not isinstance(codec, str) or codec not in writers:
+    def __init__(self, codec: str, limits: Limits, counter: TokenCounter) -> None:
+        if not isinstance(codec, str) or codec not in ("msgpack", "json"):
             raise InvalidSetting('codec must be "msgpack" or "json"')
-        self._write, self._as_json, self._limits = writers[codec], codec == "json", limits
+        self._as_json, self._limits = codec == "json", limits
+        stored = counter.code not in FROM_BYTES
+        self._code = counter.code if stored else 0
+        self._count: Callable[[StoredMessage], int] = counter if stored else _no_tokens
 
     def records(self, messages: Sequence[StoredMessage], owner: bytes) -> list[bytes]:
         """The messages of one append as records, for the conversation with that tag.
@@ -163,9 +163,11 @@ class Encoder:
         if not self._as_json and "type" not in data:
             try:  # nearly every message is plain already, and need not be copied to see that
                 check_structure(kind, data, self._limits.record_bytes)
-                return self._bounded(_msgpack_record(kind, data, owner), position)
+                body = _packing.bytes_of(data)
             except _NOT_PLAIN:
                 pass
+            else:
+                return self._bounded(self._headed(message, body, owner), position)
         try:
             plain = _plain(data, 0, self._as_json, [self._limits.record_bytes])
         except _Unstorable as error:
@@ -176,7 +178,28 @@ class Encoder:
             _, plain = canonical(kind, plain)
         except ValueError as error:
             raise InvalidMessage(str(error), position=position, field="data") from None
-        return self._bounded(self._write(kind, plain, owner), position)
+        if self._as_json:
+            return self._bounded(_json_record(kind, plain, owner), position)
+        stored = loaded({"type": kind, "seq": None, "stored_ms": None, "data": plain})
+        return self._bounded(self._headed(stored, _packing.bytes_of(plain), owner), position)
+
+    def _headed(self, message: StoredMessage, body: bytes, owner: bytes) -> bytes:
+        """A record of format 1."""
+        data: Mapping[str, Any] = message.data
+        tokens = self._count(message)
+        content = data.get("content")
+        text = content if type(content) is str else text_of(content)
+        size = len(text) if text.isascii() else len(text.encode())
+        flags = TOOL_CALLS if has_calls(data) else 0
+        if "response_metadata" in data and data["response_metadata"].get("partial") is True:
+            flags |= PARTIAL
+        links = links_of(message.type, data)
+        if links:
+            flags |= LINKS
+            links = bytes((len(links) // 4,)) + links
+        head = HEAD.pack(CODES[message.type], flags, self._code, tokens >> 16, tokens & 0xFFFF, size, owner)
+        checksum = crc32(body, crc32(links, crc32(head)))
+        return b"".join((b"\x01", checksum.to_bytes(4), head, links, body))
 
     def _bounded(self, record: bytes, position: int) -> bytes:
         limit = self._limits.record_bytes
@@ -209,21 +232,8 @@ class _Packing(threading.local):
 _packing = _Packing()
 
 
-def _msgpack_record(kind: MessageType, data: Mapping[str, Any], owner: bytes) -> bytes:
-    content = data.get("content")
-    text = content if type(content) is str else text_of(content)
-    size = len(text) if text.isascii() else len(text.encode())
-    flags = TOOL_CALLS if has_calls(data) else 0
-    if "response_metadata" in data and data["response_metadata"].get("partial") is True:
-        flags |= PARTIAL
-    links = links_of(kind, data)
-    if links:
-        flags |= LINKS
-        links = bytes((len(links) // 4,)) + links
-    body = _packing.bytes_of(data)
-    head = HEAD.pack(CODES[kind], flags, 0, 0, size, owner)
-    checksum = crc32(body, crc32(links, crc32(head)))
-    return b"".join((b"\x01", checksum.to_bytes(4), head, links, body))
+def _no_tokens(_message: StoredMessage) -> int:
+    return 0
 
 
 def _json_record(kind: MessageType, data: dict[str, Any], owner: bytes) -> bytes:

@@ -3,38 +3,66 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
+from memory_redis._engine.compacting import Compactor
 from memory_redis._engine.keys import conversation_keys
-from memory_redis._engine.plans import Call, Plan, only
-from memory_redis._engine.reading import Reader
+from memory_redis._engine.plans import Call, Flow, Plan, only
+from memory_redis._engine.reading import Place, Reader
+from memory_redis._engine.renewing import Renewer
 from memory_redis._engine.settings import Settings
 from memory_redis._engine.writing import Writer
 from memory_redis.errors import InvalidSetting
+from memory_redis.expiry import Expiry, check_expiry
 from memory_redis.messages import StoredMessage
 from memory_redis.options import OnCorrupt, check_on_corrupt
+from memory_redis.snapshots import Snapshot
+from memory_redis.versions import AppendId
 from memory_redis.windows import Window, check_window
 
 
+class ReadsConversation(Protocol):
+    """What the faces ask of a reader; a strategy puts one of its own before it."""
+
+    def load(
+        self, window: Window, on_corrupt: OnCorrupt, key_id: AppendId | None = None
+    ) -> Flow[tuple[Snapshot, list[StoredMessage] | None]]:
+        """As `Reader.load`."""
+        ...
+
+    def page(
+        self, place: Place | None, size: int, on_corrupt: OnCorrupt
+    ) -> Flow[tuple[list[StoredMessage], Place | None]]:
+        """As `Reader.page`."""
+        ...
+
+
 class Conversation:
-    """The keys, the reader and the writer of one conversation.
+    """The keys of one conversation, and the flows that read and change it.
+
+    `expiry` is instead of the memory's.
 
     Raises:
         InvalidId: an id is not a non-empty text.
+        InvalidSetting: the expiry is none.
     """
 
-    __slots__ = ("keys", "reader", "settings", "writer")
+    __slots__ = ("compactor", "default_window", "keys", "reader", "renewer", "settings", "writer")
 
-    def __init__(self, settings: Settings, user_id: str | None, conversation_id: str) -> None:
+    def __init__(
+        self, settings: Settings, user_id: str | None, conversation_id: str, expiry: Expiry | None = None
+    ) -> None:
         self.keys = conversation_keys(settings.namespace, user_id, conversation_id)
-        expiry = settings.expiry_of(user_id)
-        self.settings = settings
-        self.reader = Reader(self.keys, settings, expiry)
-        self.writer = Writer(self.keys, settings, expiry)
+        terms = (settings.expiry_of(user_id) if expiry is None else check_expiry(expiry)).terms
+        self.settings, self.default_window = settings, settings.window
+        self.reader: ReadsConversation = Reader(self.keys, settings, terms)
+        self.writer = Writer(self.keys, settings, terms)
+        self.renewer = Renewer(self.keys, terms)
+        self.compactor = Compactor(self.keys, settings)
 
     def window(self, window: Window | None) -> Window:
         """The window of a call, or the memory's."""
-        return self.settings.window if window is None else check_window(window)
+        return self.default_window if window is None else check_window(window)
 
     def on_corrupt(self, value: OnCorrupt | None) -> OnCorrupt:
         """What a call, or else the memory, does with a corrupt record."""
@@ -60,7 +88,9 @@ class Conversation:
 
     def count(self) -> Plan[int]:
         """How many messages are stored."""
-        return self._messages("LLEN", int)
+        return Plan(
+            (Call("LLEN", keys=(self.keys.messages,)),), lambda replies: int(only(replies)), self.keys.label
+        )
 
     def exists(self) -> Plan[bool]:
         """Whether a message, or a summary of messages, is stored."""
@@ -69,8 +99,16 @@ class Conversation:
 
     def expire_in(self) -> Plan[float | None]:
         """Seconds until the conversation ends; None if it does not, or is not there."""
-        return self._messages("PTTL", lambda left: left / 1000 if left >= 0 else None)
+        keys = self.keys
+        calls = (
+            Call("PTTL", keys=(keys.messages,)),
+            Call("HEXISTS", ("s",), keys=(keys.meta,)),
+            Call("PTTL", keys=(keys.meta,)),
+        )
 
-    def _messages(self, command: str, read: Any) -> Plan[Any]:
-        call = Call(command, keys=(self.keys.messages,))
-        return Plan((call,), lambda replies: read(only(replies)), self.keys.label)
+        def decode(replies: list[Any]) -> float | None:
+            messages, summarised, meta = replies
+            left = meta if messages == -2 and summarised else messages  # all of it may be summarised
+            return left / 1000 if left >= 0 else None
+
+        return Plan(calls, decode, keys.label)

@@ -1,66 +1,59 @@
-"""Reading a conversation: windows, pages, and the version that belongs to them.
+"""Reading a conversation: windows, pages, and what an idempotency key stands for.
 
-A read is plain commands in one pipeline, which costs less than a transaction or a script, and works
-on a cluster. The birth tag, then the range, then the meta: tag and positions, which stand on the
-records, tell whether a write came between. Where it did, or where records carry no position, the
-careful read follows: meta, length, range and meta again, until both looks at the meta agree.
+A window of a number of messages is a range of the list. Any other is found by the headers of the
+records, in one script. Where that cannot be, because records have no header, were counted by another
+counter or are damaged, the tail is read in ranges of growing length, and the same rule applied here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-from memory_redis._engine import index
 from memory_redis._engine.codec import Decoder
 from memory_redis._engine.keys import ConversationKeys
 from memory_redis._engine.plans import UNKNOWN_AGE, Call, Flow, Plan
+from memory_redis._engine.ranges import META, PAGE, Found, Ranges, State, state_of
 from memory_redis._engine.records import position_of
-from memory_redis._engine.scripts import RENEW, SETTLE
+from memory_redis._engine.renewing import Renewer
+from memory_redis._engine.scripts import SETTLE, WINDOW
 from memory_redis._engine.settings import Settings
-from memory_redis.errors import (
-    ConflictError,
-    HistoryTooLarge,
-    RecordError,
-    TurnAlreadyStored,
-)
-from memory_redis.expiry import Expiry
+from memory_redis.counting import code_of
+from memory_redis.errors import ConflictError, RecordError, TurnAlreadyStored
+from memory_redis.expiry import Terms
 from memory_redis.messages import StoredMessage
 from memory_redis.options import OnCorrupt
+from memory_redis.selection import chosen, newest
 from memory_redis.snapshots import Snapshot
 from memory_redis.telemetry import Event
-from memory_redis.versions import AppendId, Version, known_version
-from memory_redis.windows import LastMessages, Window, without_orphans
+from memory_redis.toolcalls import without_orphans
+from memory_redis.versions import AppendId, Version
+from memory_redis.windows import Bounds, Window
 
-PAGE: Final = 10_000
-"""Records that one round trip of a load of everything asks for at most."""
-
-
-class State(NamedTuple):
-    """A conversation's meta as a read found it."""
-
-    birth: bytes
-    version: int
-    trimmed: int
-    last: bytes
-    size: int
-    edited: int
-    healed: bool
-
-    @property
-    def token(self) -> Version:
-        """The state as a version to append against."""
-        return known_version(self.version, self.last, self.birth)
+_FOUND, _TOO_LARGE = 1, -1
+_FIRST_TAIL: Final = 64
+"""Records that are read at first where headers do not tell; twice as many each time they do not suffice."""
 
 
-class Found(NamedTuple):
-    """What a read brought: the records and the position of the first of them."""
+class Loaded(NamedTuple):
+    """Messages of a window, what could not be decoded, and the replies to other calls."""
 
     state: State
-    records: list[bytes]
+    messages: list[StoredMessage]
+    failed: tuple[RecordError, ...]
+    extra: list[Any]
+
+
+class Picked(NamedTuple):
+    """What window.lua found."""
+
+    status: int
+    now_ms: int
+    state: State
     position: int
-    steady: bool
+    pinned: list[bytes]
+    before: list[bytes]
+    records: list[bytes]
     extra: list[Any]
 
 
@@ -74,101 +67,16 @@ class Place:
     edited: int
 
 
-def _number(value: bytes | None) -> int:
-    return int(value) if value else 0
-
-
-def _state(meta: Sequence[bytes | None], length: int) -> State:
-    """The state that meta and length amount to: the rule of `heal` in prelude.lua."""
-    version, trimmed, edited = _number(meta[1]), _number(meta[2]), _number(meta[5])
-    healed = version - trimmed != length
-    if healed:
-        if length < version - trimmed:
-            version += 1
-            edited = version
-        version = max(version, trimmed + length)
-        trimmed = version - length
-    return State(meta[0] or b"", version, trimmed, meta[3] or b"", _number(meta[4]), edited, healed)
-
-
-def _extent(start: int, stop: int, length: int) -> tuple[int, int]:
-    """The first index and the number of items that LRANGE gives of a list of that length."""
-    first = max(length + start, 0) if start < 0 else min(start, length)
-    last = length + stop if stop < 0 else min(stop, length - 1)
-    return first, max(last - first + 1, 0)
-
-
 class Reader:
     """The flows that read one conversation."""
 
-    __slots__ = ("_birth", "_decoder", "_expiry", "_keys", "_meta", "_settings")
+    __slots__ = ("_age_ms", "_decoder", "_keys", "_ranges", "_renewed", "_renewer", "_settings")
 
-    def __init__(self, keys: ConversationKeys, settings: Settings, expiry: Expiry) -> None:
-        self._keys, self._settings, self._expiry = keys, settings, expiry
+    def __init__(self, keys: ConversationKeys, settings: Settings, terms: Terms) -> None:
+        self._keys, self._settings, self._renewed = keys, settings, terms.on_read
+        self._renewer, self._ranges = Renewer(keys, terms), Ranges(keys, settings.limits)
         self._decoder = Decoder(keys.label, keys.owner, settings.limits)
-        self._birth = Call("HGET", ("b",), keys=(keys.meta,))
-        self._meta = Call("HMGET", ("b", "v", "t", "l", "n", "e"), keys=(keys.meta,))
-
-    def _quick(self, start: int, stop: int, extra: tuple[Call, ...]) -> Plan[Found]:
-        """Records from list index `start` to `stop`, both included, as LRANGE counts."""
-        keys = self._keys
-        skip = len(extra)
-
-        def decode(replies: list[Any]) -> Found:
-            birth, records, meta = replies[skip:]
-            version, trimmed = _number(meta[1]), _number(meta[2])
-            first, count = _extent(start, stop, version - trimmed)
-            position = trimmed + first
-            steady = birth == meta[0] and len(records) == count
-            if records:
-                ends = position_of(records[0]), position_of(records[-1])
-                steady = steady and ends == (position, position + count - 1)
-            else:
-                steady = steady and version == trimmed
-            state = State(
-                meta[0] or b"", version, trimmed, meta[3] or b"", _number(meta[4]), _number(meta[5]), False
-            )
-            return Found(state, records, position, steady, replies[:skip])
-
-        calls = (
-            *extra,
-            self._birth,
-            Call("LRANGE", (str(start), str(stop)), keys=(keys.messages,)),
-            self._meta,
-        )
-        return Plan(calls, decode, keys.label)
-
-    def _careful(self, start: int, stop: int, extra: tuple[Call, ...] = ()) -> Plan[Found]:
-        """As `_quick`, whatever stands there."""
-        keys = self._keys
-        skip = len(extra)
-
-        def decode(replies: list[Any]) -> Found:
-            meta, length, records, after = replies[skip:]
-            state = _state(meta, length)
-            first, count = _extent(start, stop, length)
-            steady = meta[0] == after[0] and meta[1] == after[1] and meta[3] == after[2]
-            return Found(
-                state, records, state.trimmed + first, steady and len(records) == count, replies[:skip]
-            )
-
-        calls = (
-            *extra,
-            self._meta,
-            Call("LLEN", keys=(keys.messages,)),
-            Call("LRANGE", (str(start), str(stop)), keys=(keys.messages,)),
-            Call("HMGET", ("b", "v", "l"), keys=(keys.meta,)),
-        )
-        return Plan(calls, decode, keys.label)
-
-    def _read(self, start: int, stop: int, extra: tuple[Call, ...] = ()) -> Flow[Found]:
-        # An empty range has no record that could show its position.
-        read = self._careful if start > stop >= 0 else self._quick
-        found: Found = yield read(start, stop, extra)
-        replies = found.extra
-        while not found.steady:
-            found = yield self._careful(start, stop)
-        return found._replace(extra=replies) if replies else found
+        self._age_ms = settings.caps.age_ms or None
 
     def load(
         self, window: Window, on_corrupt: OnCorrupt, key_id: AppendId | None = None
@@ -176,17 +84,20 @@ class Reader:
         """A snapshot; and the messages stored under an idempotency key, None if there are none."""
         keys, settings = self._keys, self._settings
         extra: list[Call] = []
-        if self._expiry.renewed_by_reads:
-            words = (self._expiry.policy, str(self._expiry.milliseconds))
-            extra.append(Call(RENEW, words, keys=(keys.messages, keys.meta)))
+        if self._renewed:
+            extra.append(self._renewer.call("r"))
         if key_id is not None:
             asked = (key_id.value, str(UNKNOWN_AGE), str(settings.key_hold_ms), b"0")
             extra.append(Call(SETTLE, asked, keys=(keys.messages, keys.meta)))
-        wanted = window.count if isinstance(window, LastMessages) else None
-        found, messages, failed = yield from self._window(wanted, on_corrupt, tuple(extra))
-        state = found.state
-        if self._expiry.renewed_by_reads and found.extra[0][1]:
-            yield from index.refresh(keys, found.extra[0][2])
+        bounds = self._bounds(window)
+        load = self._counted if bounds.plain else self._limited
+        state, messages, failed, replies = yield from load(bounds, on_corrupt, tuple(extra))
+        if self._renewed:
+            yield from self._renewer.told(replies[0])
+        elif state.own_terms.endswith(b" 1"):
+            yield from self._renewer.renew("r")
+        summary, damaged = self._summary(state, on_corrupt)
+        failed = (*damaged, *failed)
         emit = settings.emit
         if state.healed:
             emit(Event("heal", keys.label, version=state.version, detail="seen by a load"))
@@ -194,23 +105,39 @@ class Reader:
             emit(Event("load", keys.label, len(messages), state.version))
         if failed:
             emit(Event("corrupt", keys.label, len(failed), state.version))
-        snapshot = Snapshot(messages, state.token, state.trimmed, failed)
-        if key_id is None or found.extra[-1][0] != 1:
+        snapshot = Snapshot(messages, state.token, state.trimmed, failed, summary)
+        if key_id is None or replies[-1][0] != 1:
             return snapshot, None
-        return snapshot, (yield from self._stored(found.extra[-1], key_id, state))
+        return snapshot, (yield from self._stored(replies[-1], key_id, state))
 
-    def _window(
-        self, wanted: int | None, on_corrupt: OnCorrupt, extra: tuple[Call, ...]
-    ) -> Flow[tuple[Found, list[StoredMessage], tuple[RecordError, ...]]]:
+    def _bounds(self, window: Window) -> Bounds:
+        """The limits of a window; what retention will remove is not shown."""
+        bounds, age = window.bounds, self._age_ms
+        if age is None or (bounds.age_ms is not None and bounds.age_ms <= age):
+            return bounds
+        return replace(bounds, age_ms=age)
+
+    def _summary(self, state: State, on_corrupt: OnCorrupt) -> tuple[str | None, tuple[RecordError, ...]]:
+        """What stands in the place of messages that were summarised."""
+        if state.summary is None:
+            return None, ()
+        messages, failed, _ = self._decoder.messages([state.summary], state.trimmed - 1, whole=True)
+        if failed and on_corrupt == "raise":
+            raise failed[0]
+        return (messages[0].text if messages else None), failed
+
+    def _counted(self, bounds: Bounds, on_corrupt: OnCorrupt, extra: tuple[Call, ...]) -> Flow[Loaded]:
+        """A window that only a number of messages limits."""
+        wanted, ranges = bounds.messages, self._ranges
         if wanted is None or wanted > PAGE:
-            found = yield from self._everything(extra, wanted)
+            found = yield from ranges.everything(extra, wanted)
         else:
             # index 1 to 0 is an empty range
-            found = yield from self._read(*((-wanted, -1) if wanted else (1, 0)), extra)
+            found = yield from ranges.read(*((-wanted, -1) if wanted else (1, 0)), extra)
         start = 0
         while True:
             records, position = found.records[start:], found.position + start
-            self._bound(records)
+            ranges.bound(records)
             messages, failed, tied = self._decoder.messages(records, position, whole=on_corrupt == "skip")
             if failed and on_corrupt == "raise":
                 raise failed[0]
@@ -221,46 +148,124 @@ class Reader:
             if start:
                 start = max(start - missing, 0)
             else:
-                found = yield from self._read(-(len(found.records) + missing), -1, extra)
+                found = yield from ranges.read(-(len(found.records) + missing), -1, extra)
         state = found.state
-        if tied and (position > state.trimmed or state.trimmed > state.edited):
-            messages = without_orphans(messages, tied)  # older ones are out of the window, or trimmed
-        return found, messages, failed
+        if tied and (wanted is not None or state.trimmed > state.edited):
+            messages = without_orphans(messages, tied)
+        return Loaded(state, messages, failed, found.extra)
 
-    def _bound(self, records: Sequence[bytes]) -> None:
-        limit = self._settings.limits.load_bytes
-        if sum(map(len, records)) > limit:
-            raise HistoryTooLarge(self._keys.label, f"more than {limit} bytes: read it with iterate()")
+    def _limited(self, bounds: Bounds, on_corrupt: OnCorrupt, extra: tuple[Call, ...]) -> Flow[Loaded]:
+        """A window with limits that the headers of the records tell."""
+        picked: Picked = yield self._pick(bounds, extra)
+        if picked.status == _TOO_LARGE:
+            raise self._ranges.too_large()
+        loaded = self._shown(picked, bounds, on_corrupt) if picked.status == _FOUND else None
+        if loaded is None:
+            loaded = yield from self._tail(bounds, on_corrupt, picked.now_ms)
+        return loaded._replace(extra=picked.extra)
 
-    def _everything(self, extra: tuple[Call, ...], wanted: int | None) -> Flow[Found]:
-        """All records, or so many of the newest: a first page, and what else stood there at that moment."""
-        limit = self._settings.limits.load_bytes
-        first = (0, PAGE - 1) if wanted is None else (-wanted, PAGE - wanted - 1)
+    def _pick(self, bounds: Bounds, extra: tuple[Call, ...]) -> Plan[Picked]:
+        skip, told = len(extra), 3 + len(META)
+        untold = bounds.oldest or (bounds.tokens is not None and not code_of(bounds.counter))
+        call = self._window_call(Bounds(messages=0) if untold else bounds)
+
+        def decode(replies: list[Any]) -> Picked:
+            reply = replies[skip]
+            status, now, length = reply[:3]
+            state = state_of([field or None for field in reply[3:told]], length)
+            if untold or status != _FOUND:
+                return Picked(0 if untold else status, now, state, 0, [], [], [], replies[:skip])
+            index, pinned, before = reply[told : told + 3]
+            records = reply[told + 3 :]
+            return Picked(
+                status,
+                now,
+                state,
+                state.trimmed + index,
+                records[:pinned],
+                records[pinned : pinned + before],
+                records[pinned + before :],
+                replies[:skip],
+            )
+
+        return Plan((*extra, call), decode, self._keys.label)
+
+    def _window_call(self, bounds: Bounds) -> Call:
+        limits = (
+            bounds.messages,
+            bounds.turns,
+            bounds.tokens,
+            code_of(bounds.counter),
+            bounds.text_bytes,
+            bounds.age_ms,
+        )
+        words = ["-1" if limit is None else str(limit) for limit in limits]
+        words += ["1" if bounds.keep_system else "0", str(self._settings.limits.load_bytes)]
+        return Call(WINDOW, (*words, *META), keys=(self._keys.messages, self._keys.meta))
+
+    def _shown(self, picked: Picked, bounds: Bounds, on_corrupt: OnCorrupt) -> Loaded | None:
+        """The window that the script found; None if damage makes that doubtful."""
+        state, decode, skip = picked.state, self._decoder.messages, on_corrupt == "skip"
+        pinned, broken, _ = decode(picked.pinned, state.trimmed, whole=skip)
+        messages, failed, tied = decode(picked.records, picked.position, whole=skip)
+        if (broken or failed) and not skip:
+            raise (*broken, *failed)[0]
+        if broken or failed or decode(picked.before, picked.position - 1)[1]:
+            return None
+        if bounds.start_on is not None:
+            start = next((at for at, one in enumerate(messages) if one.type == bounds.start_on), 0)
+            messages, tied = messages[start:], [(at - start, links) for at, links in tied if at >= start]
+        if tied:
+            messages = without_orphans(messages, tied)
+        return Loaded(state, [*pinned, *messages], (), [])
+
+    def _tail(self, bounds: Bounds, on_corrupt: OnCorrupt, now_ms: int) -> Flow[Loaded]:
+        """A window by the messages themselves."""
+        ranges, size = self._ranges, _FIRST_TAIL
+        first = Call("LRANGE", ("0", "0"), keys=(self._keys.messages,))
+        extra = (first,) if bounds.keep_system and not bounds.oldest else ()
         while True:
-            found = yield from self._read(*first, extra)
-            state = found.state
-            if wanted is None and state.size > limit and not state.healed:
-                raise HistoryTooLarge(self._keys.label, f"more than {limit} bytes: read it with iterate()")
-            records = found.records
-            self._bound(records)
-            position, trimmed, slack = found.position + len(records), state.trimmed, 0
-            while position < state.version:
-                index = max(position - trimmed - slack, 0)
-                more = yield from self._read(index, index + PAGE + slack - 1)
-                now = more.state
-                if now.birth != state.birth or now.edited != state.edited:
-                    break
-                if more.position > position:  # what is still missing was trimmed, or the page began too late
-                    if index == 0:
-                        break
-                    trimmed, slack = now.trimmed, slack * 2 or 64
-                    continue
-                early = position - more.position
-                records = records + more.records[early : early + state.version - position]
-                position, trimmed = found.position + len(records), now.trimmed
-                self._bound(records)
+            if size > PAGE:
+                found = yield from ranges.everything(extra, None if bounds.oldest else size)
             else:
-                return Found(state, records, found.position, True, found.extra)
+                found = yield from ranges.read(*((0, size - 1) if bounds.oldest else (-size, -1)), extra)
+            ranges.bound(found.records)
+            loaded = self._by_messages(found, bounds, on_corrupt, now_ms)
+            if loaded is not None:
+                return loaded
+            size *= 2
+
+    def _by_messages(self, found: Found, bounds: Bounds, on_corrupt: OnCorrupt, now_ms: int) -> Loaded | None:
+        """The window, if the records that were read suffice for it."""
+        state, decode = found.state, self._decoder.messages
+        whole = len(found.records) == state.version - state.trimmed
+        messages, failed, _ = decode(found.records, found.position, whole=True)
+        head: list[StoredMessage] = []
+        if found.extra and found.extra[0]:
+            [front] = found.extra[0]
+            if position_of(front) not in (None, state.trimmed):
+                return None  # it was trimmed between
+            head, broken, _ = decode([front], state.trimmed, whole=True)
+            if broken and on_corrupt == "raise":
+                raise broken[0]
+        if not head:
+            bounds = replace(bounds, keep_system=False)
+        if failed and on_corrupt == "raise":  # what can be read as far as the first one that cannot
+            edge = failed[0].position if bounds.oldest else failed[-1].position
+            messages = [one for one in messages if (_place(one) < edge) is bounds.oldest]
+        cut = bool(failed) and on_corrupt == "raise"
+        if bounds.oldest:
+            pick = chosen(messages, bounds, now_ms, whole=whole and not cut)
+        else:
+            pick = newest(messages, bounds, now_ms, whole=whole and not cut, head=head[0] if head else None)
+        if cut and not pick.closed:
+            raise failed[0 if bounds.oldest else -1]
+        if not pick.closed:
+            return None
+        start = _place(messages[pick.first]) if pick.first < len(messages) else state.version
+        everything = whole and pick.first == 0
+        skipped = () if cut else tuple(one for one in failed if everything or one.position >= start)
+        return Loaded(state, pick.messages, skipped, [])
 
     def _stored(self, reply: list[Any], key_id: AppendId, state: State) -> Flow[list[StoredMessage]]:
         """The messages of the append that a settled idempotency key stands for."""
@@ -268,7 +273,7 @@ class Reader:
         start = version - count - state.trimmed
         found: Found | None = None
         if start >= 0:
-            found = yield from self._read(start, start + count - 1)
+            found = yield from self._ranges.read(start, start + count - 1)
         if found is None or found.position != version - count or len(found.records) != count:
             raise TurnAlreadyStored(self._keys.label, Version(version, key_id.value, birth, repeated=True))
         messages, failed, _ = self._decoder.messages(found.records, found.position, whole=True)
@@ -282,9 +287,10 @@ class Reader:
         """A page from a place on (None: the oldest message), and the place of the next, if any."""
         keys = self._keys
         start, trimmed, slack = (place.position, place.trimmed, 0) if place else (0, 0, 0)
+        clock = (self._window_call(Bounds(messages=0)),) if self._age_ms else ()
         while True:
             index = max(start - trimmed - slack, 0)
-            found = yield from self._read(index, index + size + slack - 1)
+            found = yield from self._ranges.read(index, index + size + slack - 1, clock)
             state = found.state
             if place is None or found.position <= start or index == 0:
                 break
@@ -303,7 +309,14 @@ class Reader:
             if on_corrupt == "raise":
                 raise failed[0]
             self._settings.emit(Event("corrupt", keys.label, len(failed), state.version))
+        if found.extra:
+            oldest = found.extra[0][1] - (self._age_ms or 0)
+            messages = [one for one in messages if one.stored_ms is None or one.stored_ms >= oldest]
         after = position + len(records)
         if after >= state.version:
             return messages, None
         return messages, Place(after, state.trimmed, state.birth, state.edited)
+
+
+def _place(message: StoredMessage) -> int:
+    return -1 if message.seq is None else message.seq

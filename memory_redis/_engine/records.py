@@ -9,8 +9,8 @@ data:
     13-16  CRC-32 of all that follows
     17     type: 1 human, 2 ai, 3 system, 4 tool, 5 function, 6 chat, 7 remove
     18     flags: 1 has tool calls, 2 partial, 4 has links
-    19     id of the token counter, 0 for none
-    20-23  tokens by that counter
+    19-20  code of the token counter, 0 for none
+    21-23  tokens by that counter
     24-27  bytes of the content's text, UTF-8
     28-35  tag of the conversation it belongs to
     36-    with flag 4: the number of links, and 4 bytes for each: the CRC-32 of the id of each tool call
@@ -35,7 +35,7 @@ from memory_redis.layouts import MESSAGE_TYPES, REQUIRED, MessageType
 
 FORMAT: Final = 1
 HEADER_BYTES: Final = 36
-HEAD: Final = Struct(">BBBII8s")
+HEAD: Final = Struct(">BBHBHI8s")
 CHECKED: Final = 17
 STAMP, JSON_STAMP = 12, 50
 """Bytes that the append script adds to a record at most."""

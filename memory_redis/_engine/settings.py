@@ -8,11 +8,12 @@ from datetime import timedelta
 
 from memory_redis._engine.codec import Encoder
 from memory_redis._engine.keys import check_namespace
+from memory_redis.counting import APPROXIMATE, TokenCounter
 from memory_redis.errors import InvalidSetting
-from memory_redis.expiry import Expiry, ExpiryFor, NoExpiry, is_expiry
+from memory_redis.expiry import Expiry, ExpiryFor, NoExpiry, check_expiry
 from memory_redis.limits import Limits
 from memory_redis.options import Codec, OnCorrupt, check_on_corrupt
-from memory_redis.retention import MaxMessages
+from memory_redis.retention import Caps, Retention, caps_of
 from memory_redis.telemetry import Emitter, Hook, log_event
 from memory_redis.windows import AllMessages, Window, check_window
 
@@ -27,7 +28,8 @@ class Settings:
     namespace: str = "memory"
     window: Window = AllMessages()
     expiry: ExpiryFor = NoExpiry()
-    retention: MaxMessages | None = None
+    retention: Retention | None = None
+    counter: TokenCounter | None = None
     codec: Codec = "msgpack"
     on_corrupt: OnCorrupt = "raise"
     hooks: Sequence[Hook] | None = None
@@ -36,17 +38,16 @@ class Settings:
     deadline: float = 15.0
     encoder: Encoder = field(init=False, repr=False, compare=False)
     emit: Emitter = field(init=False, repr=False, compare=False)
+    caps: Caps = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_namespace(self.namespace)
         check_window(self.window)
         check_on_corrupt(self.on_corrupt)
-        if isinstance(self.expiry, type) or not (is_expiry(self.expiry) or callable(self.expiry)):
-            raise InvalidSetting(
-                "expiry must be NoExpiry, SlidingExpiry, FixedExpiry or a function of the user id"
-            )
-        if self.retention is not None and not isinstance(self.retention, MaxMessages):
-            raise InvalidSetting("retention must be MaxMessages or None")
+        if isinstance(self.expiry, type) or not callable(self.expiry):
+            check_expiry(self.expiry)  # type: ignore[arg-type]
+        if not isinstance(self.counter, TokenCounter | None):
+            raise InvalidSetting("counter must be a TokenCounter or None")
         if not isinstance(self.limits, Limits):
             raise InvalidSetting("limits must be a Limits")
         number = isinstance(self.deadline, (int, float)) and not isinstance(self.deadline, bool)
@@ -59,8 +60,16 @@ class Settings:
             many = isinstance(self.hooks, Sequence) and not isinstance(self.hooks, str | bytes)
             if not many or not all(map(callable, self.hooks)):
                 raise InvalidSetting("hooks must be a sequence of functions, or None")
-        object.__setattr__(self, "encoder", Encoder(self.codec, self.limits))
+        object.__setattr__(self, "caps", caps_of(self.retention))
+        object.__setattr__(self, "encoder", Encoder(self.codec, self.limits, self._stored_counter()))
         object.__setattr__(self, "emit", Emitter((log_event,) if self.hooks is None else self.hooks))
+
+    def _stored_counter(self) -> TokenCounter:
+        """The counter whose counts are stored."""
+        if self.counter is not None:
+            return self.counter
+        shown = self.window.bounds.counter
+        return shown if isinstance(shown, TokenCounter) else APPROXIMATE
 
     @property
     def key_hold_ms(self) -> int:
@@ -75,7 +84,4 @@ class Settings:
         """
         if isinstance(self.expiry, Expiry):
             return self.expiry
-        expiry = self.expiry("" if user_id is None else user_id)
-        if not is_expiry(expiry):
-            raise InvalidSetting("the expiry function must return NoExpiry, SlidingExpiry or FixedExpiry")
-        return expiry
+        return check_expiry(self.expiry("" if user_id is None else user_id))

@@ -12,7 +12,7 @@ from memory_redis._engine.plans import Call, Flow, Plan
 from memory_redis._engine.settings import Settings
 from memory_redis._engine.writing import Writer
 from memory_redis.errors import MemoryRedisError, WrongType
-from memory_redis.expiry import NoExpiry
+from memory_redis.expiry import Terms
 from memory_redis.snapshots import ConversationInfo, Forgotten
 from memory_redis.telemetry import Event
 
@@ -64,19 +64,27 @@ class User:
         if not entries:
             return [], after
         calls = [
-            Call(command, keys=(entry.keys.messages,)) for entry in entries for command in ("LLEN", "PTTL")
+            call
+            for entry in entries
+            for call in (
+                Call("LLEN", keys=(entry.keys.messages,)),
+                Call("PTTL", keys=(entry.keys.meta,)),
+                Call("HEXISTS", ("s",), keys=(entry.keys.meta,)),
+            )
         ]
         replies: list[Any] = yield Plan(tuple(calls), list, partial=True)
         found: list[ConversationInfo] = []
         stale: list[tuple[str, int]] = []
-        for entry, count, left in zip(entries, replies[::2], replies[1::2], strict=True):
-            if isinstance(count, WrongType):
+        for entry, count, left, summarised in zip(
+            entries, replies[::3], replies[1::3], replies[2::3], strict=True
+        ):
+            if isinstance(count, WrongType) or isinstance(summarised, WrongType):
                 self._settings.emit(Event("corrupt", entry.keys.label, detail="not listed: WrongType"))
                 continue
-            for reply in (count, left):
+            for reply in (count, left, summarised):
                 if isinstance(reply, MemoryRedisError):
                     raise reply
-            if count:
+            if count or summarised:
                 active = datetime.fromtimestamp(entry.score / 1000, UTC)
                 seconds = left / 1000 if left >= 0 else None
                 found.append(ConversationInfo(self._user_id, entry.conversation_id, count, active, seconds))
@@ -106,7 +114,7 @@ class User:
         """Clear conversations together; how many messages each had."""
         if not entries:
             return []
-        writers = [Writer(entry.keys, self._settings, NoExpiry()) for entry in entries]
+        writers = [Writer(entry.keys, self._settings, Terms()) for entry in entries]
         replies = yield Plan(tuple(one.clear_call() for one in writers), list, partial=True)
         broken = [
             entry for entry, reply in zip(entries, replies, strict=True) if isinstance(reply, WrongType)

@@ -26,7 +26,7 @@ from memory_redis.errors import (
     ServerUnavailable,
     UnknownOutcome,
 )
-from memory_redis.expiry import Expiry
+from memory_redis.expiry import Terms
 from memory_redis.messages import StoredMessage
 from memory_redis.telemetry import Event
 from memory_redis.versions import BIRTH_BYTES, ID_BYTES, AppendId, Version, known_version
@@ -57,7 +57,7 @@ class Met(IntEnum):
     ROLLED_BACK = 5
 
 
-_CONFLICTS: Final = {Met.CLEARED: HistoryCleared, Met.ROLLED_BACK: HistoryRolledBack}
+CONFLICTS: Final = {Met.CLEARED: HistoryCleared, Met.ROLLED_BACK: HistoryRolledBack}
 _BIRTHS: Final = (0, BIRTH_BYTES)
 _INDEX_WORD: Final = 6
 _HOLD: Final = str(HOLD_MS)
@@ -126,13 +126,12 @@ class Writer:
 
     __slots__ = ("_decoder", "_keys", "_rules", "_settings")
 
-    def __init__(self, keys: ConversationKeys, settings: Settings, expiry: Expiry) -> None:
+    def __init__(self, keys: ConversationKeys, settings: Settings, terms: Terms) -> None:
         self._keys, self._settings = keys, settings
         self._rules: tuple[Word, ...] = (
             b"" if keys.index is None else b"?",
-            expiry.policy,
-            str(expiry.milliseconds),
-            str(settings.retention.count) if settings.retention else b"0",
+            *map(str, terms[:3]),
+            *map(str, settings.caps),
         )
         self._decoder = Decoder(keys.label, keys.owner, settings.limits)
 
@@ -221,7 +220,7 @@ class Writer:
     ) -> ConflictError:
         stored = reply.status > 0
         found, *_ = self._decoder.messages(reply.rest, reply.before - len(reply.rest), whole=True)
-        kind = _CONFLICTS.get(Met(reply.conflict), ConflictError)
+        kind = CONFLICTS.get(Met(reply.conflict), ConflictError)
         return kind(
             self._keys.label,
             version=Version(reply.version, append_id.value if stored else reply.last, reply.birth),

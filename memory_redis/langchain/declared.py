@@ -22,7 +22,8 @@ from memory_redis.dictionaries import Keys
 from memory_redis.langchain.sessions import Sessions
 from memory_redis.options import OnCorrupt
 from memory_redis.rules import OnConflict, OnSaveError, Partial, Rules, SaveInput
-from memory_redis.windows import Unanswered, Window
+from memory_redis.toolcalls import Unanswered
+from memory_redis.windows import Window
 
 ConfigFactory = Callable[[RunnableConfig], RunnableConfig]
 

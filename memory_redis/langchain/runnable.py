@@ -27,7 +27,8 @@ from memory_redis.memory import AsyncRedisMemory, RedisMemory
 from memory_redis.options import OnCorrupt, check_on_corrupt
 from memory_redis.rules import OnConflict, OnSaveError, Partial, Rules, SaveInput, TurnReport
 from memory_redis.runs import arun, astream, run, stream
-from memory_redis.windows import Unanswered, Window, check_unanswered, check_window
+from memory_redis.toolcalls import Unanswered, check_unanswered
+from memory_redis.windows import Window, check_window
 from memory_redis.wrapper import answer_in
 
 

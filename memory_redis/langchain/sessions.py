@@ -105,6 +105,13 @@ class FactorySessions:
         self._expected = [spec.id for spec in self.specs]
         parameters = _parameters(factory)
         self._takes = [one.name for one in parameters]
+        self._optional = {
+            one.name
+            for one in parameters
+            if one.kind is one.KEYWORD_ONLY
+            and one.default is not one.empty
+            and one.name not in self._expected
+        }
         self._by_name = not any(one.kind in _BY_POSITION for one in parameters) and (
             self._expected[0] in self._takes or any(one.kind is one.VAR_KEYWORD for one in parameters)
         )
@@ -122,7 +129,7 @@ class FactorySessions:
         missing = sorted(set(self._expected) - set(configurable))
         if missing:
             raise missing_keys(missing, sorted(self._expected))
-        if len(self._expected) > 1 and set(self._expected) != set(self._takes):
+        if len(self._expected) > 1 and set(self._expected) != set(self._takes) - self._optional:
             raise InvalidSetting(
                 f"expected keys {sorted(self._expected)} do not match parameter names"
                 f" {sorted(self._takes)} of get_session_history"

@@ -20,8 +20,8 @@ from memory_redis.langchain.history import RedisChatMessageHistory
 from memory_redis.langchain.messages import from_langchain, handed_over, to_langchain
 from memory_redis.messages import StoredMessage
 from memory_redis.rules import Rules
+from memory_redis.toolcalls import Unanswered, without_unanswered
 from memory_redis.turns import Turn
-from memory_redis.windows import Unanswered, without_unanswered
 from memory_redis.wrapper import marked_partial
 
 _logger = logging.getLogger("memory_redis")

@@ -77,7 +77,7 @@ async def test_the_next_append_sets_the_end_of_the_new_policy(
     first = now_of(raw)
     await eventually(lambda: now_of(raw) > first + 5, "the clock moved on")
     await new.append(human("2"), expected=version)
-    end, length = end_of(raw, keys), after.milliseconds
+    end, length = end_of(raw, keys), after.terms.ms
     if isinstance(after, NoExpiry):
         assert end == -1
     elif isinstance(after, FixedExpiry):

@@ -48,7 +48,7 @@ async def test_a_conversation_whose_end_moves_far_away_takes_the_index_along(
 ) -> None:
     """Decision 12, S8: else it would be in no list when the index ends, and forget would not reach it."""
     await memory(expiry=before).history("ann", "c1").append(human("1"))
-    if after.renewed_by_reads:
+    if after.terms.on_read:
         await memory(expiry=after).history("ann", "c1").load()
     else:
         await memory(expiry=after).history("ann", "c1").append(human("2"))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 from zlib import crc32
 
-from memory_redis import InvalidMessage, Limits, RecordError, StoredMessage
+from memory_redis import BYTES_4, InvalidMessage, Limits, RecordError, StoredMessage, TokenCounter
 from memory_redis._engine.codec import Decoder, Encoder
 
 OWNER = bytes.fromhex("0123456789abcdef")
@@ -16,9 +16,14 @@ HEADER_BYTES = 36
 STORED_MS = 1_700_000_000_123
 
 
-def encoded(*messages: StoredMessage, codec: str = "msgpack", limits: Limits | None = None) -> list[bytes]:
+def encoded(
+    *messages: StoredMessage,
+    codec: str = "msgpack",
+    limits: Limits | None = None,
+    counter: TokenCounter = BYTES_4,
+) -> list[bytes]:
     """The records of one append, as they are sent."""
-    return Encoder(codec, limits or Limits()).records(messages, OWNER)
+    return Encoder(codec, limits or Limits(), counter).records(messages, OWNER)
 
 
 def stamped(record: bytes, position: int = 0, ms: int = STORED_MS) -> bytes:

@@ -17,7 +17,7 @@ SOURCES = {
     for path in files(scripts.__name__).iterdir()
     if path.name.endswith(".lua")
 }
-SHARED = ("prelude", "records")
+SHARED = ("prelude", "records", "trimming", "headers")
 """What is put before a script: no operations themselves."""
 
 ENTRY = 28
@@ -79,11 +79,14 @@ class Conversation:
         index: bytes | str = "",
         policy: str = "none",
         ms: int = 0,
+        most: int = 0,
         keep: int = 0,
+        old: int = 0,
+        size: int = 0,
         again: int = 0,
     ) -> list[Any]:
         """The append script; its raw reply."""
-        words = (identity, age, ring, hold, want, birth, index, policy, ms, keep, again)
+        words = (identity, age, ring, hold, want, birth, index, policy, ms, most, keep, old, size, again)
         return self.call(APPEND, (self.messages, self.meta), *words, *records)
 
     def full(self, identity: bytes, *records: bytes, **options: Any) -> dict[str, Any]:
@@ -99,9 +102,9 @@ class Conversation:
         """The settle script; without `hold` it leaves no mark."""
         return self.call(SETTLE, (self.messages, self.meta), identity, age, key_hold, hold)
 
-    def renew(self, policy: str, ms: int) -> list[Any]:
+    def renew(self, policy: str, ms: int, most: int = 0, why: str = "r") -> list[Any]:
         """The renew script."""
-        return self.call(RENEW, (self.messages, self.meta), policy, ms)
+        return self.call(RENEW, (self.messages, self.meta), policy, ms, most, why)
 
     def records(self) -> list[bytes]:
         """What the list holds."""

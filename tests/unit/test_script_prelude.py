@@ -213,7 +213,7 @@ def test_a_cut_tears_no_exchange_apart(events: list[int], split: int, keep: int,
         one.client.rpush("list", *records[:split])
     lua = (
         "local more = {} for i = 3, #ARGV do more[i - 2] = ARGV[i] end"
-        " return {surplus('list', tonumber(ARGV[1]), more, tonumber(ARGV[2]))}"
+        " return {surplus('list', tonumber(ARGV[1]), more, tonumber(ARGV[2]), 0, 0, 0, 0)}"
     )
     cut, size = calculated(lua, split, keep, *records[split:], client=one.client)
     least = max(len(records) - keep, 0)
@@ -229,7 +229,17 @@ def test_a_cut_tears_no_exchange_apart(events: list[int], split: int, keep: int,
 )
 def test_an_end_is_one_instant(policy: str, answer: int) -> None:
     """Decision 7: from now, from the first message, or never."""
-    assert calculated("return {ending(ARGV[1], 60, 1000000, 500000)}", policy) == [answer]
+    assert calculated("return {ending(nil, ARGV[1], 60, 0, 1000000, 500000)}", policy) == [answer]
+    own = f"{policy or 'none'} 60 0 0"
+    assert calculated("return {ending(ARGV[1], 'idle', 5, 0, 1000000, 500000)}", own) == [answer]
+
+
+def test_an_end_after_idle_time_is_within_the_greatest_age() -> None:
+    """Decision 7: whichever comes first; a life that begins now has its whole age before it."""
+    assert calculated("return {ending(nil, 'idle', 60, 100, 1000000, 999950)}") == [1_000_050]
+    assert calculated("return {ending(nil, 'idle', 60, 100, 1000000, 999990)}") == [1_000_060]
+    assert calculated("return {ending(nil, 'idle', 600, 100, 1000000, 0)}") == [1_000_100]
+    assert calculated("return {ending('at 77 0 0', 'idle', 600, 100, 1000000, 0)}") == [77]
 
 
 def test_an_entry_is_as_long_as_documented() -> None:

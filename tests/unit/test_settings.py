@@ -10,16 +10,20 @@ from typing import Any
 import pytest
 
 from memory_redis import (
+    APPROXIMATE,
     AllMessages,
     AsyncRedisMemory,
     FixedExpiry,
     InvalidSetting,
     LastMessages,
     Limits,
+    MaxAge,
+    MaxBytes,
     MaxMessages,
     NoExpiry,
     RedisMemory,
     SlidingExpiry,
+    TokenCounter,
     human,
 )
 from memory_redis.expiry import Expiry
@@ -38,7 +42,8 @@ GOOD: dict[str, list[Any]] = {
     "namespace": ["memory", "app:prod"],
     "window": [AllMessages(), LastMessages(0), LastMessages(20)],
     "expiry": [NoExpiry(), SlidingExpiry(1), FixedExpiry(days=1), lambda user: SlidingExpiry(60)],
-    "retention": [None, MaxMessages(1)],
+    "retention": [None, MaxMessages(1), MaxAge(days=1) & MaxBytes(10**6)],
+    "counter": [None, APPROXIMATE, TokenCounter("mine", lambda message: 1)],
     "codec": ["msgpack", "json"],
     "on_corrupt": ["raise", "skip"],
     "hooks": [None, (), [], [ignore], (ignore, ignore)],
@@ -52,6 +57,7 @@ BAD: dict[str, list[Any]] = {
     "window": [*NEVER, None, AllMessages, LastMessages, "last", MaxMessages(3)],
     "expiry": [*NEVER, None, NoExpiry, SlidingExpiry, timedelta(days=1), Expiry(), Expiry, LastMessages(3)],
     "retention": [*NEVER, MaxMessages, LastMessages(3)],
+    "counter": [*NEVER, TokenCounter, len],
     "codec": [*NEVER, None, "", "pickle", "MSGPACK", "json ", ("json",)],
     "on_corrupt": [*NEVER, None, "", "ignore", "RAISE", ("skip",)],
     "hooks": [5, True, 1.5, "abc", b"abc", ignore, (5,), [ignore, "x"], (None,), object()],

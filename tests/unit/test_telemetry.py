@@ -150,6 +150,8 @@ LEVELS = {
     "settled": logging.INFO,
     "heal": logging.WARNING,
     "corrupt": logging.WARNING,
+    "summary": logging.WARNING,
+    "compact": logging.INFO,
 }
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_redis import InvalidSetting, StoredMessage, UnansweredCall, ai, function, human, system, tool
-from memory_redis.windows import check_unanswered, without_unanswered
+from memory_redis.toolcalls import check_unanswered, without_unanswered
 from tests.unit.strategies import examples
 
 

@@ -19,9 +19,8 @@ from memory_redis import (
     human,
     system,
     tool,
-    windows,
+    toolcalls,
 )
-from memory_redis.layouts import links_of
 from memory_redis.windows import check_window
 from tests.support.ids import shown
 from tests.unit.strategies import examples
@@ -36,8 +35,7 @@ def result(name: str) -> StoredMessage:
 
 
 def without_orphans(window: list[StoredMessage]) -> list[StoredMessage]:
-    linked = ((at, links_of(message.type, message.data)) for at, message in enumerate(window))
-    return windows.without_orphans(window, [(at, links) for at, links in linked if links])
+    return toolcalls.without_orphans(window, toolcalls.ties_of(window))
 
 
 def texts(messages: list[StoredMessage]) -> list[str]:
@@ -212,4 +210,4 @@ def test_windows_are_values() -> None:
     assert {LastMessages(3), LastMessages(3), AllMessages()} == {LastMessages(3), AllMessages()}
     with pytest.raises(dataclasses.FrozenInstanceError):
         LastMessages(3).count = 4  # type: ignore[misc]
-    assert repr(LastMessages(3)) == "LastMessages(count=3)"
+    assert repr(LastMessages(3)) == "LastMessages(3)"

@@ -23,12 +23,15 @@ def _load(name: str, *shared: str) -> Script:
     return Script(name, source, hashlib.sha1(source, usedforsecurity=False).hexdigest().encode())
 
 
-APPEND = _load("append", "records")
+APPEND = _load("append", "records", "trimming")
+WINDOW = _load("window", "headers")
 CLEAR = _load("clear")
 SETTLE = _load("settle")
 RENEW = _load("renew")
+COMPACT = _load("compact", "records", "trimming")
+CLAIM = _load("claim", "headers")
 INDEX_TOUCH = _load("index_touch")
 INDEX_PAGE = _load("index_page")
 INDEX_DROP = _load("index_drop")
 
-ALL = (APPEND, CLEAR, SETTLE, RENEW, INDEX_TOUCH, INDEX_PAGE, INDEX_DROP)
+ALL = (APPEND, WINDOW, CLEAR, SETTLE, RENEW, COMPACT, CLAIM, INDEX_TOUCH, INDEX_PAGE, INDEX_DROP)

@@ -6,8 +6,9 @@
 --       5 '' to append to whatever there is; or the version that is expected: 'r' to refuse another
 --         or 'a' to append all the same, number (6 bytes), append id (12), birth tag (8)
 --       6 birth tag to use if a life begins   7 index: '' not indexed, '?' ask, or the tag seen
---       8 expiry policy  9 its ms  10 messages to keep, 0 for all
---      11 1 if the caller sends an id again that may have been settled     12... records, unstamped
+--       8 expiry policy  9 its ms  10 ms after the first message at which it ends at the latest, or 0
+--      11 messages to keep  12 ms that they may be old  13 bytes that they may have: 0 for any
+--      14 1 if the caller sends an id again that may have been settled     15... records, unstamped
 -- Reply: 1, version, birth, end in ms since 1970 or 0, if the append was stored and nothing else is
 --        to be told; otherwise status, version, birth, end, trimmed, version before it, healed,
 --        refresh, conflict, missed count, last, then the newest missed records, or the index tag
@@ -17,20 +18,21 @@
 
 local list, meta, id, age = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2])
 local field, other = ARGV[3], ARGV[3] == 'r' and 'k' or 'r'
-local names = {'b', 'v', 't', 'l', field, 'd' .. field, 'n', 'c', 'i', 'z', 'e', 'j', other}
+local names = {'b', 'v', 't', 'l', field, 'd' .. field, 'n', 'c', 'i', 'z', 'e', 'j', other, 'p'}
 local m = redis.call('HMGET', meta, unpack(names))
 local length = redis.call('LLEN', list)
 local ring, created = m[5] or '', tonumber(m[8] or 0)
-local now, policy, ms = clock(ring), ARGV[8], tonumber(ARGV[9])
-if policy == 'fixed' and created > 0 and created + ms <= now then  -- the policy was shortened
+local now, policy, ms, most = clock(ring), ARGV[8], tonumber(ARGV[9]), tonumber(ARGV[10])
+local ends = ending(m[14], policy, ms, most, now, created)
+if created > 0 and ends > 0 and ends <= now then  -- the policy was shortened
   redis.call('DEL', list, meta)
-  m, length, ring, created = {}, 0, '', 0
+  m, length, ring, created, ends = {}, 0, '', 0, ending(nil, policy, ms, most, now, 0)
 end
 
 local birth, last, cleared = m[1] or '', m[4] or '', m[10] or ''
-local dropped, count = tonumber(m[6] or 0), #ARGV - 11
+local dropped, count = tonumber(m[6] or 0), #ARGV - 14
 local version, trimmed, edited, healed = heal(tonumber(m[2] or 0), tonumber(m[3] or 0), tonumber(m[11] or 0), length)
-local ends, before = ending(policy, ms, now, created > 0 and created or now), version
+local before, answer = version, nil
 local function reply(status, conflict, missed, refresh)
   return {status, version, birth, ends, trimmed, before, healed, refresh or 0, conflict, missed, last}
 end
@@ -41,7 +43,7 @@ local held, at = ring, find(ring, id, since)
 if not at then held = m[13] or '' at = find(held, id, 0) end
 local stored, many = entry(held, at)
 if many == 0 then
-  if ARGV[11] == '0' and field == 'r' then return reply(-4, 0, 0) end  -- a key knows its repeats
+  if ARGV[14] == '0' and field == 'r' then return reply(-4, 0, 0) end  -- a key knows its repeats
   at = nil
 elseif at then
   version, count, before = stored, many, stored - many
@@ -62,7 +64,6 @@ if want ~= '' then
   elseif seen < before then conflict, missed = 1, before - seen
   elseif not at and (seen > before or last ~= '' and string.sub(want, 8, 19) ~= last) then conflict = 5 end
 end
-local answer
 if at or conflict > 0 then
   answer = reply(at and 2 or 1, conflict, math.max(missed, 0))
   add_newest(answer, list, before - trimmed - math.min(missed, 100), before - trimmed - 1, 1048576)
@@ -84,12 +85,12 @@ end
 -- 4. All that only reads, and what is to be written.
 local records, time, size = {}, bytes6(now), tonumber(m[7] or 0)
 if healed == 1 then size = weigh(list, length, {}, 0, length, {}) end
-for i = 12, #ARGV do
-  local record = stamped(ARGV[i], now, time, version + i - 12)
-  records[i - 11], size = record, size + #record
+for i = 15, #ARGV do
+  local record = stamped(ARGV[i], now, time, version + i - 15)
+  records[i - 14], size = record, size + #record
 end
 version = version + count
-local cut, gone = surplus(list, length, records, tonumber(ARGV[10]))
+local cut, gone = surplus(list, length, records, tonumber(ARGV[11]), tonumber(ARGV[12]), tonumber(ARGV[13]), now, size)
 local grown, forgot = remember(ring, dropped, id, version, now, time, count, tonumber(ARGV[4]), field == 'r' and 8 or 0)
 local set = {'v', version, 'l', id, field, grown, 'n', size - gone}
 local function put(name, value) set[#set + 1], set[#set + 2] = name, value end

@@ -88,12 +88,19 @@ local function attempt(failed, ...)
   return type(answer) == 'table' and answer.err and answer or nil
 end
 
--- The instant at which a conversation ends, 0 for never. Policies: 'none', 'idle' (ms from now),
--- 'fixed' (ms from its first message).
-local function ending(policy, ms, now, created)
-  if policy == 'idle' then return now + ms end
+-- The instant at which a conversation ends, 0 for never. Policies: 'none', 'idle' (ms from now, but at
+-- most so many ms from its first message), 'fixed' (ms from its first message), 'at' (ms since 1970).
+-- `own` is the conversation's own: policy, ms, most, and 1 if reads renew it. `created` is 0 for one
+-- that begins now.
+local function ending(own, policy, ms, most, now, created)
+  if own then
+    policy, ms, most = string.match(own, '^(%a+) (%d+) (%d+)')
+    ms, most = tonumber(ms), tonumber(most)
+  end
+  if created == 0 then created = now end
+  if policy == 'idle' then return most > 0 and math.min(now + ms, created + most) or now + ms end
   if policy == 'fixed' then return created + ms end
-  return 0
+  return policy == 'at' and ms or 0
 end
 
 -- Whether a user's index has to hear of a conversation again: a minute after it last did, or when

@@ -1,0 +1,111 @@
+"""Putting a summary in the place of old messages, and making sure that one worker makes it."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any, Final
+
+from memory_redis._engine.keys import ConversationKeys
+from memory_redis._engine.plans import Call, Flow, Plan, Word, only
+from memory_redis._engine.scripts import CLAIM, COMPACT
+from memory_redis._engine.settings import HOLD_MS, Settings
+from memory_redis._engine.writing import CONFLICTS, Met, Status
+from memory_redis.counting import code_of
+from memory_redis.errors import (
+    ConflictError,
+    InvalidMessage,
+    InvalidSetting,
+    ServerUnavailable,
+    UnknownOutcome,
+)
+from memory_redis.messages import system
+from memory_redis.summaries import Threshold
+from memory_redis.telemetry import Event
+from memory_redis.versions import BIRTH_BYTES, ID_BYTES, Version
+
+CLAIMED: Final = 1
+UNTOLD: Final = 3
+
+
+class Compactor:
+    """The flows that summarise one conversation."""
+
+    __slots__ = ("_keys", "_settings")
+
+    def __init__(self, keys: ConversationKeys, settings: Settings) -> None:
+        self._keys, self._settings = keys, settings
+
+    def compact(self, summary: str, expected: Version, keep: int, claim: bytes = b"") -> Flow[int | None]:
+        """How many messages went; None if the claim has passed to another worker.
+
+        Raises:
+            InvalidSetting, InvalidMessage, ConflictError: see `History.compact`.
+        """
+        keys = self._keys
+        if not isinstance(expected, Version):
+            raise InvalidSetting("expected is a Version, that of the load that the summary was made of")
+        if type(keep) is not int or not 0 <= keep <= 10**9:
+            raise InvalidSetting("keep takes an integer from 0 to 10**9")
+        if not isinstance(summary, str) or not summary:
+            raise InvalidMessage("a summary is a non-empty text")
+        [record] = self._settings.encoder.records([system(summary)], keys.owner)
+        want = expected.number.to_bytes(6) + expected.last.rjust(ID_BYTES, b"\0")
+        want += expected.birth.rjust(BIRTH_BYTES, b"\0")
+        words = (secrets.token_bytes(ID_BYTES), b"0", str(HOLD_MS), want, str(keep), claim, record)
+        call = Call(COMPACT, words, keys=(keys.messages, keys.meta), timed=True)
+        try:
+            reply = yield Plan((call,), _reply, keys.label, writes=True)
+        except UnknownOutcome:
+            raise _unanswered() from None
+        status, removed, healed, number, birth, last, conflict = reply
+        emit = self._settings.emit
+        if status == Status.UNKNOWN:
+            raise _unanswered()
+        if status == Status.CONFLICT:
+            met = Met(conflict)
+            error = CONFLICTS.get(met, ConflictError)(
+                keys.label,
+                version=Version(number, last, birth),
+                expired=met == Met.ANOTHER_LIFE,
+                edited=met == Met.EDITED,
+            )
+            emit(Event("conflict", keys.label, version=number, detail=type(error).__name__))
+            raise error
+        if status == Status.CLEARED:
+            return None
+        if healed:
+            emit(Event("heal", keys.label, version=number))
+        emit(Event("compact", keys.label, removed, number))
+        return int(removed)
+
+    def claim(self, claim: bytes, hold_ms: int, threshold: Threshold) -> Flow[int]:
+        """`CLAIMED`, `UNTOLD` if the messages have to be looked at for that, or anything else for no."""
+        if threshold.counter is not None and not code_of(threshold.counter):
+            return UNTOLD
+        limits = (threshold.messages, threshold.tokens, code_of(threshold.counter))
+        return (yield from self._asked(claim, hold_ms, limits))
+
+    def give_up(self, claim: bytes) -> Flow[int]:
+        """Let others make the summary."""
+        return (yield from self._asked(claim, 0, (0, 0, 0)))
+
+    def _asked(self, claim: bytes, hold_ms: int, limits: tuple[int, int, int]) -> Flow[int]:
+        keys = self._keys
+        words: list[Word] = [claim, str(hold_ms), *map(str, limits)]
+        reply = yield Plan((Call(CLAIM, words, keys=(keys.messages, keys.meta)),), only, keys.label)
+        return int(reply[0])
+
+
+def _reply(replies: list[Any]) -> list[Any]:
+    reply: list[Any] = replies[0]
+    status, removed, healed, number, birth, last, conflict = reply
+    Version(number, last, birth)
+    if not type(status) is type(removed) is type(healed) is type(conflict) is int:
+        raise TypeError("not the reply of a compaction")
+    return reply
+
+
+def _unanswered() -> ServerUnavailable:
+    error = ServerUnavailable("no answer: the summary may or may not be stored; the next load shows which")
+    error.outcome = "unknown"
+    return error

@@ -1,0 +1,121 @@
+"""Summaries of conversations: when one is due, what a model is asked, and how it is shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from memory_redis.counting import Counter, checked_count
+from memory_redis.errors import InvalidMessage
+from memory_redis.layouts import text_of
+from memory_redis.messages import StoredMessage, human, system
+from memory_redis.toolcalls import safe_cut
+
+INSTRUCTION = (
+    "Summarise the conversation below in a few sentences, for somebody who is to go on with it."
+    " Keep names, numbers, wishes, decisions and open questions. Answer with the summary alone."
+)
+_SHOWN = "Summary of earlier conversation: "
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """A conversation is summarised when it has more messages than this, and more tokens.
+
+    Without a counter tokens do not matter.
+    """
+
+    messages: int
+    tokens: int = 0
+    counter: Counter | None = None
+
+    def crossed(self, messages: Sequence[StoredMessage]) -> bool:
+        """Whether messages are more than that."""
+        if len(messages) <= self.messages:
+            return False
+        if self.counter is None:
+            return True
+        counter = self.counter
+        return sum(checked_count(counter(message)) for message in messages) > self.tokens
+
+
+@dataclass(frozen=True, slots=True)
+class KeepMessages:
+    """Summarise above twice `buffer_size` messages, and keep the newest `buffer_size`."""
+
+    buffer_size: int
+
+    @property
+    def threshold(self) -> Threshold:
+        """When a summary is due."""
+        return Threshold(2 * self.buffer_size)
+
+    def cut(self, messages: Sequence[StoredMessage]) -> int:
+        """How many of the messages are to be summarised."""
+        return safe_cut(messages, len(messages) - self.buffer_size)
+
+
+@dataclass(frozen=True, slots=True)
+class KeepTokens:
+    """Summarise above so many tokens, and keep the newest messages with at most half as many.
+
+    At least one message is kept and one is summarised.
+    """
+
+    max_token_limit: int
+    counter: Counter
+
+    @property
+    def threshold(self) -> Threshold:
+        """When a summary is due."""
+        return Threshold(1, self.max_token_limit, self.counter)
+
+    def cut(self, messages: Sequence[StoredMessage]) -> int:
+        """How many of the messages are to be summarised."""
+        cut, left = len(messages), self.max_token_limit // 2
+        while cut > 1:
+            left -= checked_count(self.counter(messages[cut - 1]))
+            if left < 0:
+                break
+            cut -= 1
+        return safe_cut(messages, max(min(cut, len(messages) - 1), 1))
+
+
+def shown(summary: str) -> StoredMessage:
+    """A summary as the model sees it, before the messages that are left."""
+    return system(_SHOWN + summary)
+
+
+def request(messages: Sequence[StoredMessage], summary: str | None) -> StoredMessage:
+    """What a model is asked: one human message with the instruction, the summary so far, and the messages."""
+    lines = [] if summary is None else [f"system: {_SHOWN}{summary}"]
+    lines += [_line(message) for message in messages]
+    return human("\n".join([INSTRUCTION, "", *lines]))
+
+
+def _line(message: StoredMessage) -> str:
+    role = message.data.get("role", "chat") if message.type == "chat" else message.type
+    calls = [f"[calls {call.get('name')} {_arguments(call)}]" for call in message.tool_calls]
+    return f"{role}: {' '.join(filter(None, [message.text, *calls]))}"
+
+
+def _arguments(call: dict[str, Any]) -> str:
+    try:
+        return json.dumps(call.get("args"), ensure_ascii=False)
+    except (TypeError, ValueError):
+        return "…"
+
+
+def answer_of(output: Any) -> str:
+    """The text of what a model gave: a text, a message of anyone's, or a dictionary with content.
+
+    Raises:
+        InvalidMessage: it is none of these, or empty.
+    """
+    content = output.get("content") if isinstance(output, dict) else getattr(output, "content", output)
+    text = text_of(content)
+    if not text.strip():
+        raise InvalidMessage("the model gave no text for a summary")
+    return text
