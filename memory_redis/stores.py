@@ -264,3 +264,7 @@ class AsyncStrategy(_Strategy[AsyncRedisMemory]):
             InvalidId: the session is none.
         """
         return await self._history(*_ids(session)).clear()
+
+
+AnyMemory = RedisMemory | AsyncRedisMemory | Strategy | AsyncStrategy
+"""What a wrapper keeps conversations in."""

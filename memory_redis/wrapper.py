@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 from memory_redis.dictionaries import Keys
 from memory_redis.errors import InvalidId, InvalidMessage, InvalidSetting
 from memory_redis.exchanges import Exchange, look
-from memory_redis.memory import AsyncRedisMemory, RedisMemory
+from memory_redis.memory import AsyncRedisMemory
 from memory_redis.messages import StoredMessage
 from memory_redis.options import OnCorrupt, check_on_corrupt
 from memory_redis.roles import merged, messages_of
 from memory_redis.rules import OnConflict, OnSaveError, Partial, Rules, SaveInput, TurnReport
 from memory_redis.runs import arun, astream, run, stream
-from memory_redis.stores import AsyncStrategy, Strategy
+from memory_redis.stores import AnyMemory, AsyncStrategy
 from memory_redis.toolcalls import Unanswered, check_unanswered, without_unanswered
 from memory_redis.windows import Window, check_window
 
@@ -181,7 +181,7 @@ def _gives_text(function: Any) -> bool | None:
 
 def with_history(
     model: Callable[..., T],
-    memory: RedisMemory | AsyncRedisMemory | Strategy | AsyncStrategy,
+    memory: AnyMemory,
     *,
     default_session: str | None = None,
     input_messages_key: str | None = None,
@@ -279,7 +279,7 @@ def with_history(
         raise InvalidSetting("with_history takes a function, a coroutine function or a generator function")
     function = _core(model)
     asynchronous = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
-    if not isinstance(memory, RedisMemory | AsyncRedisMemory | Strategy | AsyncStrategy):
+    if not isinstance(memory, AnyMemory):
         raise InvalidSetting("with_history takes a RedisMemory, an AsyncRedisMemory or a memory strategy")
     if isinstance(memory, AsyncRedisMemory | AsyncStrategy) is not asynchronous:
         memory = memory.twin

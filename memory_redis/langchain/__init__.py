@@ -1,11 +1,18 @@
-"""LangChain on this memory: a runnable that remembers, a chat message history, and their messages.
+"""LangChain on this memory: a runnable that remembers, a chat message history, their messages and counters.
 
 Needs langchain-core: `pip install memory-redis[langchain]`. Nothing here needs the history classes
 that langchain-core has deprecated.
 """
 
+from memory_redis.langchain.counting import token_counter
 from memory_redis.langchain.history import RedisChatMessageHistory
 from memory_redis.langchain.messages import from_langchain, to_langchain
 from memory_redis.langchain.runnable import RunnableWithMessageHistory
 
-__all__ = ["RedisChatMessageHistory", "RunnableWithMessageHistory", "from_langchain", "to_langchain"]
+__all__ = [
+    "RedisChatMessageHistory",
+    "RunnableWithMessageHistory",
+    "from_langchain",
+    "to_langchain",
+    "token_counter",
+]

@@ -37,6 +37,7 @@ class Declared(RunnableSerializable[Any, Any]):
     output_messages_key: str | None = None
     history_messages_key: str | None = None
     history_factory_config: Sequence[ConfigurableFieldSpec] | None = None
+    default_session: str | None = None
     on_conflict: OnConflict = "append"
     max_tries: int = 2
     save_input: SaveInput = "after"

@@ -12,7 +12,8 @@ from memory_redis.errors import AsyncOnly, InvalidMessage, InvalidSetting
 from memory_redis.expiry import NoExpiry, SlidingExpiry
 from memory_redis.history import AsyncHistory, History
 from memory_redis.langchain.messages import from_langchain, handed_over
-from memory_redis.memory import AsyncRedisMemory, RedisMemory
+from memory_redis.memory import RedisMemory
+from memory_redis.stores import AnyMemory, Strategy
 
 _memories: dict[tuple[str, str, int], RedisMemory] = {}
 _KEPT: Final = 32
@@ -39,7 +40,7 @@ class RedisChatMessageHistory:
 
         user_id, conversation_id: the conversation, instead of `session_id`.
 
-        memory: a memory to use instead of one for url, key_prefix and ttl.
+        memory: a memory, or a memory strategy, to use instead of one for url, key_prefix and ttl.
 
     Raises:
         InvalidSetting: one of these cannot be meant, or it is not clear which conversation is.
@@ -55,7 +56,7 @@ class RedisChatMessageHistory:
         *,
         user_id: str | None = None,
         conversation_id: str | None = None,
-        memory: RedisMemory | AsyncRedisMemory | None = None,
+        memory: AnyMemory | None = None,
     ) -> None:
         if memory is None:
             memory = _memory(url, key_prefix, ttl)
@@ -65,7 +66,7 @@ class RedisChatMessageHistory:
         self._ids = session_id, user_id, conversation_id
         self._history: History | None = None
         self._ahistory: AsyncHistory | None = None
-        if isinstance(memory, RedisMemory):
+        if isinstance(memory, RedisMemory | Strategy):
             self._history = _conversation(memory, *self._ids)
         else:
             self._ahistory = _conversation(memory, *self._ids)

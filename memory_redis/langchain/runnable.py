@@ -23,13 +23,13 @@ from memory_redis.langchain.declared import Declared
 from memory_redis.langchain.sessions import FactorySessions, MemorySessions, Sessions, store_of
 from memory_redis.langchain.tracing import atraced, traced
 from memory_redis.langchain.values import merged, messages_in, messages_out
-from memory_redis.memory import AsyncRedisMemory, RedisMemory
 from memory_redis.options import OnCorrupt, check_on_corrupt
 from memory_redis.rules import OnConflict, OnSaveError, Partial, Rules, SaveInput, TurnReport
 from memory_redis.runs import arun, astream, run, stream
+from memory_redis.stores import AnyMemory
 from memory_redis.toolcalls import Unanswered, check_unanswered
 from memory_redis.windows import Window, check_window
-from memory_redis.wrapper import answer_in
+from memory_redis.wrapper import answer_in, check_default_session
 
 
 class RunnableWithMessageHistory(Declared):
@@ -49,13 +49,15 @@ class RunnableWithMessageHistory(Declared):
         runnable: a chat model, a plain model, a chain, or any other runnable or function that takes
             a list of messages, or a dictionary, and gives a text, messages, or a dictionary.
 
-        get_session_history: a `RedisMemory` or `AsyncRedisMemory`; or a function, also an
+        get_session_history: a memory or a memory strategy, of either face; or a function, also an
             asynchronous one, that gives a `History`, an `AsyncHistory`, a `RedisChatMessageHistory`
             or any other chat message history.
 
         input_messages_key, output_messages_key, history_messages_key: as for `with_history`.
 
         history_factory_config: the keys that the function wants, by default `session_id` alone.
+
+        default_session: as for `with_history`; with a memory only.
 
         on_conflict, max_tries, save_input, on_save_error, partial, window, unanswered, on_corrupt: as
             for `with_history`. Histories of other libraries know no versions, and serve with
@@ -80,12 +82,13 @@ class RunnableWithMessageHistory(Declared):
     def __init__(
         self,
         runnable: Any,
-        get_session_history: RedisMemory | AsyncRedisMemory | Callable[..., Any],
+        get_session_history: AnyMemory | Callable[..., Any],
         *,
         input_messages_key: str | None = None,
         output_messages_key: str | None = None,
         history_messages_key: str | None = None,
         history_factory_config: Sequence[ConfigurableFieldSpec] | None = None,
+        default_session: str | None = None,
         on_conflict: OnConflict = "append",
         max_tries: int = 2,
         save_input: SaveInput = "after",
@@ -118,6 +121,7 @@ class RunnableWithMessageHistory(Declared):
             "output_messages_key": output_messages_key,
             "history_messages_key": history_messages_key,
             "history_factory_config": history_factory_config,
+            "default_session": check_default_session(default_session),
             "on_conflict": on_conflict,
             "max_tries": max_tries,
             "save_input": save_input,
@@ -131,10 +135,12 @@ class RunnableWithMessageHistory(Declared):
         self.config = config or {}  # pydantic would leave out keys that it does not know
         self._rules = rules
         self._keys = keys
-        if isinstance(get_session_history, RedisMemory | AsyncRedisMemory):
+        if isinstance(get_session_history, AnyMemory):
             if history_factory_config:
                 raise InvalidSetting("history_factory_config is for a function, not for a memory")
-            self._sessions = Sessions(MemorySessions(get_session_history))
+            self._sessions = Sessions(MemorySessions(get_session_history, default_session))
+        elif default_session is not None:
+            raise InvalidSetting("default_session is for a memory: a function can have a default of its own")
         else:
             self._sessions = Sessions(FactorySessions(get_session_history, history_factory_config))
 

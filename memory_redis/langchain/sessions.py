@@ -14,7 +14,7 @@ from memory_redis.errors import AsyncOnly, InvalidId, InvalidSetting
 from memory_redis.history import AsyncHistory, History
 from memory_redis.langchain.history import RedisChatMessageHistory
 from memory_redis.langchain.stores import Faces, OtherStore, OwnStore
-from memory_redis.memory import AsyncRedisMemory, RedisMemory
+from memory_redis.stores import AnyMemory
 
 Store = OwnStore | OtherStore
 
@@ -44,12 +44,15 @@ _BY_POSITION: Final = (
 
 
 class MemorySessions:
-    """The conversations of a memory: `user_id` and `conversation_id` in the config, or `session_id`."""
+    """The conversations of a memory: `user_id` and `conversation_id` in the config, or `session_id`.
+
+    `default_session` is the session of a config that names neither.
+    """
 
     specs: Sequence[ConfigurableFieldSpec] = (_USER, _CONVERSATION, _SESSION)
 
-    def __init__(self, memory: RedisMemory | AsyncRedisMemory) -> None:
-        self._memory = memory
+    def __init__(self, memory: AnyMemory, default_session: str | None = None) -> None:
+        self._memory, self._default = memory, default_session
 
     def check(self, configurable: Mapping[str, Any]) -> None:
         """That a config says which conversation is meant.
@@ -60,6 +63,8 @@ class MemorySessions:
         """
         expected = ["conversation_id", "user_id"]
         given = [name for name in expected if name in configurable]
+        if self._default is not None and not given and "session_id" not in configurable:
+            return
         if "session_id" in configurable:
             if given:  # to leave a user out would let others into the conversation
                 raise InvalidSetting(
@@ -74,8 +79,9 @@ class MemorySessions:
 
     def resolve(self, configurable: Mapping[str, Any]) -> Any:
         """The history."""
-        if "session_id" in configurable:
-            return RedisChatMessageHistory(memory=self._memory, session_id=configurable["session_id"])
+        session = configurable.get("session_id", None if "user_id" in configurable else self._default)
+        if session is not None:
+            return RedisChatMessageHistory(memory=self._memory, session_id=session)
         return RedisChatMessageHistory(
             memory=self._memory,
             user_id=configurable["user_id"],
