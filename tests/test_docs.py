@@ -90,7 +90,18 @@ def test_the_other_examples_work(valkey: Server, namespace: str) -> None:
         run(BLOCKS[4], history=history)
         assert history.count() == 1
     run(BLOCKS[5], url=valkey.url)
-    assert len(BLOCKS) == 6, "a new example needs a test"
+
+
+def test_a_strategy_takes_the_place_of_a_memory(valkey: Server, namespace: str) -> None:
+    """The example of strategies shows a summary, once more than twice as many messages are stored as stay."""
+    with RedisMemory.from_url(valkey.url, namespace=namespace) as memory:
+        scope = run(BLOCKS[6], memory=memory, model=model, summarise=lambda messages: "They talk.")
+        for number in range(11):
+            scope["chat"](str(number), user_id="ann", conversation_id="support-42")
+        shown = scope["store"].load(("ann", "support-42"))
+    assert [message.text for message in shown[:2]] == ["Summary of earlier conversation: They talk.", "6"]
+    assert len(shown) == 1 + 10
+    assert len(BLOCKS) == 7, "a new example needs a test"
 
 
 def test_every_file_that_the_documents_name_is_there() -> None:
@@ -124,7 +135,16 @@ def test_the_commands_that_the_documents_ask_for_suffice(namespace: str) -> None
             assert history.count() == 3
             assert history.expire_in() is not None
             assert [info.messages for info in memory.conversations("ann")] == [3]
-            assert history.clear() == 3
+            windows = (memory_redis.TokenBudget(100), memory_redis.LastTurns(5), memory_redis.Since(60))
+            assert [len(history.load(window).messages) for window in windows] == [3, 3, 3]
+            assert history.touch()
+            assert history.pin()
+            assert history.expire(None)
+            assert history.compact("They talked.", expected=history.load().version, keep=1) == 2
+            assert history.clear() == 1
+            store = memory_redis.ConversationSummaryMemory(memory, lambda messages: "They talked.", 0)
+            store.append(("ann", "c1"), human("once more"))
+            assert store.load(("ann", "c1"))[0].type == "system"
             history.append(human("again"))
             assert memory.forget("ann").messages == 1
         with RedisMemory.from_url(url, namespace=namespace) as memory:

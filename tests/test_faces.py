@@ -8,10 +8,31 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+import memory_redis
 from memory_redis import AsyncHistory, AsyncRedisMemory, AsyncTurn, History, RedisMemory, Turn
+from memory_redis.stores import AsyncStrategy, Strategy
+from memory_redis.upkeep import AsyncSummarisedHistory, AsyncSummarisedTurn, SummarisedHistory, SummarisedTurn
 
-PAIRS = [(RedisMemory, AsyncRedisMemory), (History, AsyncHistory), (Turn, AsyncTurn)]
-TWINS = {"AsyncHistory": "History", "AsyncTurn": "Turn", "AsyncRedisMemory": "RedisMemory"}
+STRATEGIES = [
+    (getattr(memory_redis, name), getattr(memory_redis, f"Async{name}"))
+    for name in memory_redis.__all__
+    if name.startswith("Conversation") and name.endswith("Memory")
+]
+PAIRS = [
+    (RedisMemory, AsyncRedisMemory),
+    (History, AsyncHistory),
+    (Turn, AsyncTurn),
+    (Strategy, AsyncStrategy),
+    (SummarisedHistory, AsyncSummarisedHistory),
+    (SummarisedTurn, AsyncSummarisedTurn),
+    *STRATEGIES,
+]
+TWINS = {
+    "AsyncHistory": "History",
+    "AsyncTurn": "Turn",
+    "AsyncRedisMemory": "RedisMemory",
+    "AsyncStrategy": "Strategy",
+}
 
 
 def methods(face: type) -> dict[str, object]:
@@ -49,6 +70,14 @@ def test_both_faces_take_and_give_the_same(sync: type, asynchronous: type) -> No
         assert waits != (
             name in {"history", "session", "turn", "from_url", "add"} or typing.get_origin(gives) is Iterator
         )
+
+
+def test_every_strategy_is_there_for_both_faces() -> None:
+    """R89 to R93: all five, made with the same arguments."""
+    assert len(STRATEGIES) == 5
+    for sync, asynchronous in STRATEGIES:
+        made, made_too = (str(inspect.signature(one)) for one in (sync, asynchronous))
+        assert made == comparable(made_too)
 
 
 @pytest.mark.parametrize(("sync", "asynchronous"), PAIRS)

@@ -34,7 +34,7 @@ from memory_redis._engine.records import (
     links_in,
     owner_of,
 )
-from memory_redis.counting import FROM_BYTES, TokenCounter
+from memory_redis.counting import APPROXIMATE, FROM_BYTES, TokenCounter
 from memory_redis.errors import CorruptRecord, InvalidMessage, InvalidSetting, RecordError, UnsupportedFormat
 from memory_redis.layouts import (
     DEFAULTS,
@@ -124,7 +124,8 @@ class Encoder:
         self._as_json, self._limits = codec == "json", limits
         stored = counter.code not in FROM_BYTES
         self._code = counter.code if stored else 0
-        self._count: Callable[[StoredMessage], int] = counter if stored else _no_tokens
+        own = counter.count if counter is APPROXIMATE else counter  # whose counts need not be checked
+        self._count: Callable[[StoredMessage], int] = own if stored else _no_tokens
 
     def records(self, messages: Sequence[StoredMessage], owner: bytes) -> list[bytes]:
         """The messages of one append as records, for the conversation with that tag.

@@ -7,20 +7,35 @@ from datetime import datetime, timedelta
 from typing import Any, assert_type
 
 from memory_redis import (
+    APPROXIMATE,
     AllMessages,
     AppendId,
+    AsyncConversationSummaryMemory,
+    AsyncConversationTokenBufferMemory,
+    AsyncMemoryStore,
     AsyncRedisMemory,
     ConflictError,
+    ConversationBufferMemory,
     ConversationInfo,
+    ConversationSummaryBufferMemory,
+    ConversationWindowMemory,
     FixedExpiry,
     Forgotten,
     LastMessages,
+    LastTurns,
     Limits,
+    MaxAge,
+    MaxBytes,
     MaxMessages,
+    MemoryStore,
     RedisMemory,
+    Since,
     SlidingExpiry,
     Snapshot,
     StoredMessage,
+    SummaryNotMade,
+    TokenBudget,
+    TokenCounter,
     TurnReport,
     Version,
     ai,
@@ -28,6 +43,7 @@ from memory_redis import (
     human,
     to_openai,
     tool,
+    trim_messages,
     with_history,
 )
 from memory_redis.telemetry import Event
@@ -122,3 +138,47 @@ async def remembering() -> None:
     assert_type(to_openai([human("Hi")]), list[dict[str, Any]])
     with memory.history("ann", "c1").turn() as turn:
         assert_type(turn.commit(idempotency_key="k"), Version)
+
+
+def windows() -> None:
+    words = TokenCounter("words", lambda message: len(message.text.split()))
+    window = LastTurns(5, keep_system=True) & TokenBudget(4000, words) & Since(days=1, start_on="human")
+    memory = RedisMemory.from_url(
+        "redis://localhost",
+        window=window,
+        counter=words,
+        retention=MaxMessages(100) & MaxAge(days=30) & MaxBytes(10**6),
+        expiry=SlidingExpiry(hours=1, max_age=timedelta(days=1)),
+    )
+    history = memory.history("ann", "c1", expiry=FixedExpiry(days=1))
+    assert_type(history.load(TokenBudget(100, lambda message: 1, oldest=True)).summary, str | None)
+    assert_type(trim_messages([human("Hi")], AllMessages(max_bytes=100)), list[StoredMessage])
+    assert_type(APPROXIMATE(human("Hi")), int)
+    assert_type(history.expire(SlidingExpiry(60)), bool)
+    assert_type(history.expire(None), bool)
+    assert_type(history.expire_at(datetime.now()), bool)
+    assert_type(history.pin(), bool)
+    assert_type(history.touch(), bool)
+    assert_type(history.compact("They talked.", expected=history.load().version, keep=2), int)
+
+
+def strategies() -> None:
+    memory = RedisMemory.from_url("redis://localhost")
+    store: MemoryStore = ConversationBufferMemory(memory)
+    assert_type(store.append("s1", human("Hi")), Version)
+    assert_type(store.load(("ann", "c1")), list[StoredMessage])
+    assert_type(store.clear("s1"), int)
+    nested = ConversationWindowMemory(ConversationSummaryBufferMemory(memory, model, 1000), 5)
+    report = TurnReport()
+    chat = with_history(model, nested, default_session="default")
+    assert_type(chat("Hi", report=report), str)
+    assert_type(report.summary_error, SummaryNotMade | None)
+
+
+async def strategies_later() -> None:
+    memory = AsyncRedisMemory.from_url("redis://localhost")
+    store: AsyncMemoryStore = AsyncConversationSummaryMemory(memory, model_later, 10, model_seconds=30)
+    assert_type(await store.append("s1", human("Hi")), Version)
+    assert_type(await store.load("s1"), list[StoredMessage])
+    buffer = AsyncConversationTokenBufferMemory(memory, 100)
+    assert_type(await with_history(model_later, buffer)("Hi", session="s1"), StoredMessage)
