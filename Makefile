@@ -76,7 +76,7 @@ format: setup
 	$(BIN)/ruff format .
 
 bench: setup
-	for question in append load memory wrapper; do $(BIN)/python benchmarks/$$question.py || exit; done
+	for question in append load windows memory wrapper; do $(BIN)/python benchmarks/$$question.py || exit; done
 
 build: setup
 	$(BIN)/python $(PIP) install build
