@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from io import TextIOWrapper
 from typing import Annotated
@@ -12,6 +11,9 @@ from redis.exceptions import RedisError
 from rich.console import Console
 
 from memory_redis import LastMessages, MemoryRedisError, RedisMemory
+from memory_redis.cli.arguments import Conversation, Globals, Json, Namespace, Url, User, given, opened
+from memory_redis.cli.chat import Chat
+from memory_redis.cli.ends import KeptEnd, change_of, pin, unpin
 from memory_redis.cli.problems import (
     ANOMALY,
     INTERRUPTED,
@@ -22,15 +24,21 @@ from memory_redis.cli.problems import (
     one_line,
 )
 from memory_redis.cli.safe import safe_id
-from memory_redis.cli.server import DEADLINE_SECONDS, announced_url
-from memory_redis.cli.shown import conversation_json, conversation_table, message_json, message_table
-from memory_redis.telemetry import Event
+from memory_redis.cli.server import announced_url, url_of
+from memory_redis.cli.shown import (
+    conversation_json,
+    conversation_table,
+    message_json,
+    message_table,
+    summary_json,
+)
+from memory_redis.cli.window_text import WINDOW_HELP, window_of
 
 __all__ = ["run"]
 
 NAME = "memory-redis"
-DEFAULT_NAMESPACE = "memory"
 DEMO_CONVERSATIONS = "1000"
+CHAT_WINDOW = "last:20"
 
 app = typer.Typer(
     name=NAME,
@@ -42,36 +50,13 @@ app = typer.Typer(
 )
 """The command group, for tests and for tools that read it; `run` is how it is called."""
 
-Url = Annotated[
-    str | None,
-    typer.Option(
-        "--url",
-        metavar="URL",
-        show_default=False,
-        help="redis://, rediss://, unix:// or embedded://[path]. "
-        "Default: MEMORY_REDIS_URL, else the embedded server.",
-    ),
-]
-Namespace = Annotated[
-    str | None,
-    typer.Option(
-        "--namespace", metavar="NAME", show_default=False, help="Prefix of all keys. Default: memory."
-    ),
-]
-User = Annotated[str, typer.Argument(metavar="USER", help="User id.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object a line instead of a table.")]
-
-
-@dataclass(frozen=True, slots=True)
-class _Globals:
-    url: str | None
-    namespace: str | None
-
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; errors become one line on standard error."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that has no such character
+    if isinstance(sys.stdin, TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")  # bytes that are no text
     try:
         code: object = app(
             args=None if arguments is None else list(arguments), prog_name=NAME, standalone_mode=False
@@ -117,7 +102,7 @@ def start(
     if context.invoked_subcommand is None:
         print(context.get_help())
         raise typer.Exit
-    context.obj = _Globals(url, namespace)
+    context.obj = Globals(url, namespace)
 
 
 @app.command()
@@ -144,7 +129,7 @@ def demo(
         raise CommandError(
             'the demo needs its data set, which is not installed: pip install "memory-redis[demo]"', USAGE
         ) from None
-    options = _options(context, url, namespace)
+    options = given(context, url, namespace)
     prefix = "demo-" if options.namespace is None else f"{options.namespace}-demo-"
     if not show_demo(announced_url(options.url), prefix, drawn, workers, seed):
         raise CommandError("the check found what must not be: see the table")
@@ -168,26 +153,123 @@ def list_conversations(
 def show(
     context: typer.Context,
     user: User,
-    conversation: Annotated[str, typer.Argument(metavar="CONVERSATION", help="Conversation id.")],
+    conversation: Conversation,
     last: Annotated[
         int | None, typer.Option(metavar="N", min=0, show_default=False, help="Only the newest N messages.")
+    ] = None,
+    window: Annotated[
+        str | None,
+        typer.Option(
+            metavar="W", show_default=False, help=f"Only what a model with this window sees: {WINDOW_HELP}"
+        ),
     ] = None,
     as_json: Json = False,
     url: Url = None,
     namespace: Namespace = None,
 ) -> None:
-    """Show a conversation, oldest message first."""
+    """Show a conversation, oldest message first.
+
+    If older messages were put into a summary, it stands in front, with the type summary and no number.
+    """
+    if last is not None and window is not None:
+        raise CommandError("give --last or --window, not both", USAGE)
+    found = LastMessages(last) if last is not None else None if window is None else window_of(window)
     corrupt: list[int] = []
     with _memory(context, url, namespace, corrupt) as memory:
         history = memory.history(user, conversation)
-        messages = history.iterate() if last is None else iter(history.load(LastMessages(last)).messages)
+        snapshot = history.load(LastMessages(0) if found is None else found)
+        messages = history.iterate() if found is None else iter(snapshot.messages)
         if as_json:
+            if snapshot.summary is not None:
+                print(summary_json(snapshot.summary))
             for message in messages:
                 print(message_json(message))
         else:
-            _output().print(message_table(messages))
+            _output().print(message_table(messages, snapshot.summary))
     if corrupt:
         raise CommandError(f"{sum(corrupt):,} records cannot be read and are left out")
+
+
+@app.command()
+def chat(
+    context: typer.Context,
+    user: Annotated[str, typer.Option(metavar="USER", help="User id.")] = "me",
+    conversation: Annotated[str, typer.Option(metavar="CONVERSATION", help="Conversation id.")] = "main",
+    window: Annotated[
+        str, typer.Option(metavar="W", help=f"What the model sees: {WINDOW_HELP}")
+    ] = CHAT_WINDOW,
+    url: Url = None,
+    namespace: Namespace = None,
+) -> None:
+    """Chat with an echo; several terminals may share it.
+
+    Each line, from a terminal or a pipe, is a message. Its answer says how many messages the model saw, and
+    is stored together with it. What others have stored in the conversation meanwhile is shown before each
+    prompt; an empty line is no message and looks for that. Ctrl-D and Ctrl-C end the chat.
+    """
+    seen = window_of(window)
+    options = given(context, url, namespace)
+    place, server = url_of(options.url)
+    kept = KeptEnd()
+    with opened(place, options.namespace, expiry=kept) as memory:
+        Chat(memory, kept, user, conversation, seen, server).run()
+
+
+@app.command("expire")
+def expire_conversation(
+    context: typer.Context,
+    user: User,
+    conversation: Conversation,
+    rest: Annotated[
+        str | None,
+        typer.Option("--in", metavar="2h", show_default=False, help="So long from now (s, m, h, d, w)."),
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            metavar="INSTANT", show_default=False, help="At an instant, such as 2027-01-31T12:00:00+00:00."
+        ),
+    ] = None,
+    idle: Annotated[
+        str | None,
+        typer.Option(
+            metavar="2h", show_default=False, help="So long after the last message; each one renews it."
+        ),
+    ] = None,
+    default: Annotated[
+        bool,
+        typer.Option(
+            "--default", help="By the policy of the program that stores the next message, as before."
+        ),
+    ] = False,
+    url: Url = None,
+    namespace: Namespace = None,
+) -> None:
+    """Set when a conversation ends.
+
+    One of --in, --at, --idle and --default is given. It counts for every program that uses the conversation,
+    whatever its own policy, until it is set again. The clock is the server's.
+    """
+    change = change_of(rest, at, idle, default)
+    with _memory(context, url, namespace) as memory:
+        print(change(memory, user, conversation))
+
+
+@app.command("pin")
+def pin_conversation(
+    context: typer.Context,
+    user: User,
+    conversation: Conversation,
+    undo: Annotated[bool, typer.Option("--undo", help="As expire --default.")] = False,
+    url: Url = None,
+    namespace: Namespace = None,
+) -> None:
+    """Keep a conversation, so that it does not end by itself.
+
+    It counts for every program that uses the conversation, whatever its own policy, until it is undone.
+    """
+    with _memory(context, url, namespace) as memory:
+        print((unpin if undo else pin)(memory, user, conversation))
 
 
 @app.command()
@@ -229,29 +311,11 @@ def _number(text: str) -> int | None:
     return int(text)
 
 
-def _options(context: typer.Context, url: str | None, namespace: str | None) -> _Globals:
-    """The options of the command, which may stand before it and after it; after it they win."""
-    before = context.obj if isinstance(context.obj, _Globals) else _Globals(None, None)
-    return _Globals(before.url if url is None else url, before.namespace if namespace is None else namespace)
-
-
 def _memory(
     context: typer.Context, url: str | None, namespace: str | None, corrupt: list[int] | None = None
 ) -> RedisMemory:
-    """The memory of the options. `corrupt` takes the numbers of records that a read left out."""
-
-    def note(event: Event) -> None:
-        if event.kind == "corrupt" and corrupt is not None:
-            corrupt.append(event.messages)
-
-    options = _options(context, url, namespace)
-    return RedisMemory.from_url(
-        announced_url(options.url),
-        namespace=DEFAULT_NAMESPACE if options.namespace is None else options.namespace,
-        on_corrupt="skip",
-        hooks=(note,),
-        deadline=DEADLINE_SECONDS,
-    )
+    options = given(context, url, namespace)
+    return opened(announced_url(options.url), options.namespace, corrupt)
 
 
 def _output() -> Console:

@@ -10,30 +10,40 @@ from urllib.parse import unquote
 from memory_redis import InvalidSetting, RedisMemory
 from memory_redis.cli.safe import safe_id
 
-__all__ = ["DEADLINE_SECONDS", "EMBEDDED", "announced_url", "shareable_url", "shown_url"]
+__all__ = ["DEADLINE_SECONDS", "EMBEDDED", "announced_url", "say", "shareable_url", "shown_url", "url_of"]
 
 EMBEDDED = "embedded://"
 DEADLINE_SECONDS = 5.0
 """How long a call may take before the server counts as unreachable: somebody sits and waits."""
 
 
+def url_of(given: str | None) -> tuple[str, str]:
+    """The URL of the server, and how that is said.
+
+    It is the one given, else ``MEMORY_REDIS_URL``, else the embedded server's.
+    """
+    if given is not None:
+        return given, shown_url(given)
+    from_environment = os.environ.get("MEMORY_REDIS_URL")
+    if from_environment:
+        return from_environment, f"{shown_url(from_environment)} (from MEMORY_REDIS_URL)"
+    return EMBEDDED, "the embedded server, which starts empty and ends with this command"
+
+
 def announced_url(given: str | None) -> str:
-    """The URL of the server: the one given, else ``MEMORY_REDIS_URL``, else the embedded server.
+    """The URL of the server, as `url_of` has it.
 
     A URL that was not given on the command line is announced, so that nobody erases on the wrong server.
     """
-    if given is not None:
-        return given
-    from_environment = os.environ.get("MEMORY_REDIS_URL")
-    if from_environment:
-        _say(f"using {shown_url(from_environment)} (from MEMORY_REDIS_URL)")
-        return from_environment
-    _say("using the embedded server, which starts empty and ends with this command")
-    return EMBEDDED
+    url, description = url_of(given)
+    if given is None:
+        say(f"using {description}")
+    return url
 
 
-def _say(line: str) -> None:
-    print(f"memory-redis: {line}", file=sys.stderr)
+def say(line: str) -> None:
+    """A line for the user on standard error, so that standard output holds results only."""
+    print(f"memory-redis: {line}", file=sys.stderr, flush=True)
 
 
 @contextmanager

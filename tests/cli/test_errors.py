@@ -28,6 +28,33 @@ def test_an_unreachable_server_is_said_in_one_line(arguments: tuple[str, ...]) -
     assert "secret" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("chat",),
+        ("show", "ann", "talk"),
+        ("expire", "ann", "talk", "--in", "2h"),
+        ("expire", "ann", "talk", "--default"),
+        ("pin", "ann", "talk"),
+    ],
+    ids=" ".join,
+)
+def test_whatever_is_asked_an_unreachable_server_is_said(
+    arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each command ends with exit code 3 and one line; the chat has said before where it looked."""
+    monkeypatch.setattr("memory_redis.cli.arguments.DEADLINE_SECONDS", 0.1)
+    code = main([*arguments, "--url", f"redis://:secret@127.0.0.1:{free_port()}/0"])
+    printed = capsys.readouterr()
+    assert (code, printed.out) == (3, "")
+    lines = printed.err.splitlines()
+    assert lines[-1].startswith("memory-redis: the server could not be reached in time")
+    assert [line.split(" on ")[0] for line in lines[:-1]] == (
+        ["memory-redis: conversation main of me"] if arguments == ("chat",) else []
+    )
+    assert "secret" not in printed.err
+
+
 def test_a_wrong_password_is_said_in_one_line() -> None:
     """The server refuses us: exit code 3, and neither password is shown."""
     with Server(password="right-one") as server:
@@ -50,6 +77,21 @@ def test_a_wrong_password_is_said_in_one_line() -> None:
         ("ls", "--url", "fake://"),
         ("show", "ann", "talk", "--last", "-1", "--url", "fake://"),
         ("show", "ann", "talk", "--last", "many", "--url", "fake://"),
+        ("show", "ann", "talk", "--window", "--url", "fake://"),
+        ("show", "ann", "talk", "--window", "last:5,turns:2", "--url", "fake://"),
+        ("show", "ann", "talk", "--last", "5", "--window", "all", "--url", "fake://"),
+        ("chat", "--user", "", "--url", "fake://"),
+        ("chat", "--conversation", "", "--url", "fake://"),
+        ("chat", "--window", "", "--url", "fake://"),
+        ("chat", "--namespace", "a{b}", "--url", "fake://"),
+        ("chat", "--url", "http://localhost"),
+        ("chat", "ann", "--url", "fake://"),
+        ("expire", "ann", "--in", "2h", "--url", "fake://"),
+        ("expire", "ann", "", "--in", "2h", "--url", "fake://"),
+        ("expire", "ann", "talk", "--url", "fake://"),
+        ("expire", "ann", "talk", "--in", "--url", "fake://"),
+        ("pin", "ann", "--url", "fake://"),
+        ("pin", "ann", "", "--url", "fake://"),
         ("demo", "--conversations", "0"),
         ("demo", "--conversations", "-5"),
         ("demo", "--conversations", "few"),
@@ -115,6 +157,28 @@ def test_importing_the_library_loads_nothing_of_the_command_line() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=True
     )
     assert done.stdout == "set()\n"
+
+
+def test_the_help_names_what_a_command_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each command is listed, and the help of those with a window or an end says how these are written."""
+    assert main(["--help"]) == 0
+    listed = capsys.readouterr().out
+    for command in ("demo", "ls", "show", "chat", "expire", "pin", "forget"):
+        assert f"\n  {command} " in listed
+    for command in ("show", "chat"):
+        assert main([command, "--help"]) == 0
+        said = " ".join(capsys.readouterr().out.split())
+        for word in ("all", "last:20", "turns:5", "tokens:4000", "since:2h", "keep-system", "start-on:human"):
+            assert word in said
+        assert "max-bytes:10000" in said
+        assert "joined by +" in said
+    assert main(["expire", "--help"]) == 0
+    said = capsys.readouterr().out
+    assert all(
+        option in said for option in ("--in", "--at", "--idle", "--default", "2027-01-31T12:00:00+00:00")
+    )
+    assert main(["pin", "--help"]) == 0
+    assert "--undo" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("arguments", [(), ("--help",), ("demo", "--help")], ids=" ".join)

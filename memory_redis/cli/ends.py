@@ -1,0 +1,150 @@
+"""When a conversation ends: what `expire`, `pin` and `chat` ask and change of that."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Final
+
+from memory_redis import History, InvalidSetting, NoExpiry, RedisMemory, SlidingExpiry
+from memory_redis.cli.problems import USAGE, CommandError
+from memory_redis.cli.safe import safe_id
+from memory_redis.cli.shown import duration_text, moment_text
+from memory_redis.cli.window_text import duration_of
+from memory_redis.durations import LONGEST, SHORTEST
+from memory_redis.expiry import Expiry
+
+__all__ = ["Change", "KeptEnd", "change_of", "pin", "unpin"]
+
+Change = Callable[[RedisMemory, str, str], str]
+"""Changes when a conversation of a user ends, and gives a line that says when that is."""
+
+_PROBE: Final = timedelta(minutes=10)
+
+
+class KeptEnd:
+    """The expiry of appends that leave the end of a conversation where it is; a memory takes it.
+
+    The command line does not know the policy of the program whose conversation it is. Without this, an
+    append from here would take the end away that the program has set.
+    """
+
+    def __init__(self) -> None:
+        self._expiry: Expiry = NoExpiry()
+
+    def __call__(self, _: str) -> Expiry:
+        """For every user the same: what the last look found."""
+        return self._expiry
+
+    def look(self, history: History) -> None:
+        """See when a conversation ends."""
+        self._expiry = _keeping(history.expire_in())
+
+
+def change_of(rest: str | None, at: str | None, idle: str | None, default: bool) -> Change:
+    """What the options of `expire` ask for.
+
+    Raises:
+        CommandError: not one of them is given, or it cannot be meant.
+    """
+    if sum((rest is not None, at is not None, idle is not None, default)) != 1:
+        raise CommandError("give one of --in, --at, --idle and --default", USAGE)
+    if rest is not None:
+        return partial(_in, duration_of(rest, "--in"))
+    if at is not None:
+        return partial(_at, _instant(at))
+    return unpin if idle is None else partial(_idle, SlidingExpiry(duration_of(idle, "--idle")))
+
+
+def _in(rest: timedelta, memory: RedisMemory, user: str, conversation: str) -> str:
+    instant = _ending_in(memory.history(user, conversation), rest)
+    if instant is None:
+        raise _absent(user, conversation)
+    return f"ends at {moment_text(instant)} UTC, in {duration_text(rest.total_seconds())}"
+
+
+def _at(instant: datetime, memory: RedisMemory, user: str, conversation: str) -> str:
+    history = memory.history(user, conversation)
+    if not history.expire_at(instant):
+        raise _absent(user, conversation)
+    left = duration_text(history.expire_in() or 0)
+    return f"ends at {moment_text(instant.astimezone(UTC))} UTC, in {left}"
+
+
+def _idle(policy: SlidingExpiry, memory: RedisMemory, user: str, conversation: str) -> str:
+    if not memory.history(user, conversation).expire(policy):
+        raise _absent(user, conversation)
+    return f"ends in {duration_text(policy.duration.total_seconds())}, which each message renews"
+
+
+def pin(memory: RedisMemory, user: str, conversation: str) -> str:
+    """Let a conversation not end by itself; a line that says so.
+
+    Raises:
+        CommandError: the conversation is not there.
+    """
+    if not memory.history(user, conversation).pin():
+        raise _absent(user, conversation)
+    return "pinned: does not end by itself"
+
+
+def unpin(memory: RedisMemory, user: str, conversation: str) -> str:
+    """Take away what a conversation has of its own; a line that says when it ends.
+
+    The end stays where it is until the next append, whose memory knows the policy.
+
+    Raises:
+        CommandError: the conversation is not there.
+    """
+    left = memory.history(user, conversation).expire_in()
+    if not memory.history(user, conversation, expiry=_keeping(left)).expire(None):
+        raise _absent(user, conversation)
+    now = "does not end" if left is None else f"ends in {duration_text(left)}"
+    return f"{now}; the next message sets the end by the policy of the program that stores it"
+
+
+def _keeping(left: float | None) -> Expiry:
+    """The expiry that leaves the end of a conversation where it is, so many seconds from now."""
+    if left is None:
+        return NoExpiry()
+    return SlidingExpiry(max(SHORTEST, timedelta(seconds=min(left, LONGEST.total_seconds()))))
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _ending_in(history: History, rest: timedelta) -> datetime | None:
+    """Let a conversation end so much later than now; the instant, None if it is not there.
+
+    An instant is one of the server's clock, and ours may be another. So a first one, late enough not to
+    be past, tells how far the server is from it; the second is the right one.
+    """
+    probe = _now() + rest + _PROBE
+    try:
+        if not history.expire_at(probe):
+            return None
+    except InvalidSetting:
+        raise CommandError(
+            "the clock of this machine is far behind the server's: nothing was changed"
+        ) from None
+    left = history.expire_in()
+    if left is None:
+        return None
+    instant = probe - timedelta(seconds=left) + rest
+    return instant if history.expire_at(instant) else None
+
+
+def _instant(text: str) -> datetime:
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        raise CommandError(
+            f"--at takes an instant such as 2027-01-31T12:00:00+00:00, not {text!r}", USAGE
+        ) from None
+    if instant.utcoffset() is None:
+        raise CommandError(f"--at {text!r}: it needs a time zone, such as +00:00 or Z at its end", USAGE)
+    return instant
+
+
+def _absent(user: str, conversation: str) -> CommandError:
+    return CommandError(f"there is no conversation {safe_id(conversation)} of {safe_id(user)}")
