@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from inspect import iscoroutinefunction
 from typing import Any, Final, cast
 from zlib import crc32
 
@@ -37,7 +38,7 @@ class TokenCounter:
             arrives unchanged, from `append` before anything is stored.
 
     Raises:
-        InvalidSetting: the name is not a non-empty text, or `count` cannot be called.
+        InvalidSetting: the name is not a non-empty text, or `count` is no function.
     """
 
     name: str
@@ -47,8 +48,7 @@ class TokenCounter:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise InvalidSetting("a token counter has a name, a non-empty text")
-        if not callable(self.count):
-            raise InvalidSetting("a token counter takes a function from a message to its tokens")
+        check_counter(self.count)
         code = _BUILT_IN.get(self.name)
         if code is None:
             code = _FIRST_OWN + crc32(self.name.encode("utf-8", "surrogatepass")) % (_CODES - _FIRST_OWN)
@@ -79,12 +79,12 @@ def checked_count(tokens: Any) -> int:
 
 
 def check_counter(counter: Any) -> Counter:
-    """The counter, if it is one.
+    """The counter, if it can be one.
 
     Raises:
-        InvalidSetting: it is neither a `TokenCounter` nor a function.
+        InvalidSetting: it is no function: a class, a coroutine function, or nothing that can be called.
     """
-    if isinstance(counter, type) or not callable(counter):
+    if isinstance(counter, type) or not callable(counter) or iscoroutinefunction(counter):
         raise InvalidSetting("a counter is a TokenCounter or a function from a message to its tokens")
     return cast(Counter, counter)
 
@@ -109,13 +109,16 @@ def _by_bytes(message: StoredMessage) -> int:
 def _approximately(message: StoredMessage) -> int:
     data: Any = message.data
     kind, content = message.type, data.get("content", "")
+    if len(data) == 1 and type(content) is str and kind in _ROLES:  # nearly every message
+        return min((len(content) + _ROLES[kind] + 3) // 4 + 3, MOST_TOKENS)
     characters, extra = 0, 3
     if type(content) is str:
         characters = len(content)
         if kind == "ai" and data.get("tool_calls"):
             characters += len(repr([_with_type(call) for call in data["tool_calls"]]))
     else:
-        for block in content:
+        blocks: Any = content
+        for block in blocks:
             shape = block.get("type", "") if isinstance(block, dict) else ""
             if shape in ("image", "image_url"):
                 extra += _IMAGE
@@ -126,9 +129,12 @@ def _approximately(message: StoredMessage) -> int:
                 characters += len(block if isinstance(block, str) else repr(block))
     if kind == "tool":
         characters += len(data["tool_call_id"])
-    characters += len(data["role"]) if kind == "chat" else _ROLES[kind]
-    characters += len(data.get("name") or "")
-    return -(-characters // 4) + extra
+    role: Any = data.get("role")
+    if kind == "system":  # "developer" is a system message with this mark in LangChain
+        role = (data.get("additional_kwargs") or {}).get("__openai_role__")
+    own = kind in ("chat", "system") and isinstance(role, str)
+    characters += (len(role) if own else _ROLES[kind]) + len(data.get("name") or "")
+    return min(-(-characters // 4) + extra, MOST_TOKENS)
 
 
 def _with_type(call: Any) -> Any:

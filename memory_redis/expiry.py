@@ -15,7 +15,7 @@ from typing import NamedTuple
 from memory_redis.durations import duration, milliseconds
 from memory_redis.errors import InvalidSetting
 
-_EARLIEST, _LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)
+_EARLIEST, _LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
 class Terms(NamedTuple):
@@ -146,7 +146,7 @@ def at_instant(when: datetime) -> Terms:
     """
     if not isinstance(when, datetime) or when.utcoffset() is None:
         raise InvalidSetting("an instant is a datetime with a time zone")
-    if not _EARLIEST < when < _LATEST:
+    if not _EARLIEST < when <= _LATEST:
         raise InvalidSetting("an instant is of the years 1970 to 9999")
     return Terms("at", milliseconds(when - _EARLIEST))
 

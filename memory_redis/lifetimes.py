@@ -25,13 +25,16 @@ class Lifetime:
         return self._driver.run(self._conversation.expire_in())
 
     def expire(self, expiry: Expiry | None) -> bool:
-        """Give the conversation an expiry of its own, counted from now; None takes it away again.
+        """Give the conversation an expiry of its own; None takes it away again.
+
+        Idle time counts from now, a fixed end and `max_age` from the first message, as ever. Without an
+        expiry of its own the conversation ends by that of this history, at once if it is over by that.
 
         Returns:
             Whether the conversation is there. Nothing is kept for one that is not.
 
         Raises:
-            InvalidSetting: it is no expiry, or the conversation would have ended already.
+            InvalidSetting: it is no expiry, or the conversation would have ended already by its own.
         """
         why = "d" if expiry is None else check_expiry(expiry).terms.text()
         return self._driver.drive(self._conversation.renewer.renew(why))
@@ -62,7 +65,8 @@ class Lifetime:
         """Renew the end as an append would, and store nothing.
 
         Returns:
-            Whether the conversation is there.
+            Whether the conversation is there. One that is over by its expiry, because that was made
+            shorter, ends.
         """
         return self._driver.drive(self._conversation.renewer.renew("t"))
 
@@ -81,7 +85,7 @@ class AsyncLifetime:
         """Give the conversation an expiry of its own; None takes it away again. As `Lifetime.expire`.
 
         Raises:
-            InvalidSetting: it is no expiry, or the conversation would have ended already.
+            InvalidSetting: it is no expiry, or the conversation would have ended already by its own.
         """
         why = "d" if expiry is None else check_expiry(expiry).terms.text()
         return await self._driver.drive(self._conversation.renewer.renew(why))

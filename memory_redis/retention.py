@@ -102,9 +102,10 @@ class MaxAge(Retention):
 
 @dataclass(frozen=True, slots=True)
 class MaxBytes(Retention):
-    """The records of the messages take at most `size` bytes, but the newest message stays in any case.
+    """The records of the messages take at most `size` bytes.
 
-    What the server needs for keeping them, and a summary, come on top.
+    The newest message stays, however large it is, unless it is the result of a call that goes. What the
+    server needs for keeping records, and a summary, come on top.
 
     Args:
         size: from 1 to 10**12.
@@ -153,6 +154,6 @@ def caps_of(retention: Retention | None) -> Caps:
     """
     if retention is None:
         return Caps()
-    if not isinstance(retention, MaxMessages | MaxAge | MaxBytes | AllOf):
+    if not all(isinstance(part, MaxMessages | MaxAge | MaxBytes) for part in _parts(retention)):
         raise InvalidSetting("a retention is MaxMessages(n), MaxAge(…), MaxBytes(n), several with &, or None")
     return retention.caps

@@ -8,20 +8,22 @@ from typing import NamedTuple
 from memory_redis.counting import TokenCounter, checked_count
 from memory_redis.messages import StoredMessage
 from memory_redis.toolcalls import ties_of, without_orphans, without_unanswered
-from memory_redis.windows import Bounds, Window
+from memory_redis.windows import Bounds, Window, check_window
 
 
 class Chosen(NamedTuple):
     """Messages that a window shows.
 
     Attributes:
-        first: how many of the messages stand before the window, a system message in front left aside.
+        first, after: where, among the messages that were looked at, those begin and end that the limits
+            allow, a system message in front left aside.
 
         closed: whether more messages at that end would change nothing.
     """
 
     messages: list[StoredMessage]
     first: int
+    after: int
     closed: bool
 
 
@@ -32,10 +34,15 @@ class _Room:
         self._bounds = bounds
         self._messages, self._tokens, self._bytes = bounds.messages, bounds.tokens, bounds.text_bytes
 
+    @property
+    def full(self) -> bool:
+        """Whether no message has room, whatever it is."""
+        return self._messages == 0
+
     def take(self, message: StoredMessage) -> bool:
         """Whether there is room for a message, which is then used up."""
         bounds = self._bounds
-        if self._messages is not None and self._messages < 1:
+        if self.full:
             return False
         tokens = size = 0
         if self._tokens is not None:
@@ -67,7 +74,61 @@ def tokens_of(bounds: Bounds, message: StoredMessage) -> int:
     return 0 if counter is None else checked_count(counter(message))
 
 
-def newest(
+def _newest(
+    messages: Sequence[StoredMessage], bounds: Bounds, now_ms: int, whole: bool, head: StoredMessage | None
+) -> Chosen:
+    """What a window shows of the end of a conversation."""
+    room = _Room(bounds)
+    pinned = messages[0] if whole and messages else head
+    if pinned is not None and not (_kept(pinned, bounds, now_ms) and room.take(pinned)):
+        pinned = None
+    stop = 1 if pinned is not None and whole else 0
+    at, closed, turns = len(messages), whole, 0
+    while at > stop and turns != bounds.turns and not room.full:
+        message = messages[at - 1]
+        if _older(message, bounds.age_ms, now_ms) or not room.take(message):
+            closed = True
+            break
+        if message.type == "human" and at > 1:  # whether a turn begins with the first one, nothing hangs on
+            turns += messages[at - 2].type != "human"
+        at -= 1
+    window = list(messages[at:])
+    if bounds.start_on is not None:
+        starts = (place for place, message in enumerate(window) if message.type == bounds.start_on)
+        window = window[next(starts, 0) :]
+    window = without_orphans(window, ties_of(window))
+    if pinned is not None:
+        window = [pinned, *window]
+    first = 0 if at == stop else at
+    return Chosen(window, first, len(messages), closed or turns == bounds.turns or room.full)
+
+
+def _older(message: StoredMessage, age_ms: int | None, now_ms: int) -> bool:
+    return age_ms is not None and message.stored_ms is not None and message.stored_ms < now_ms - age_ms
+
+
+def _kept(front: StoredMessage, bounds: Bounds, now_ms: int) -> bool:
+    """Whether the first message of a conversation is to be shown in front."""
+    return bounds.keep_system and front.type == "system" and not _older(front, bounds.kept_ms, now_ms)
+
+
+def _oldest(messages: Sequence[StoredMessage], bounds: Bounds, now_ms: int, whole: bool) -> Chosen:
+    """What a window shows of the beginning of a conversation."""
+    room = _Room(bounds)
+    old = (at for at, message in enumerate(messages, 1) if _older(message, bounds.age_ms, now_ms))
+    start = max(old, default=0)
+    if not start and messages and _kept(messages[0], bounds, now_ms) and not _Room(bounds).take(messages[0]):
+        start = 1
+    at = start
+    while at < len(messages) and room.take(messages[at]):
+        at += 1
+    window, cut = list(messages[start:at]), at < len(messages)
+    if cut:
+        window = without_unanswered(window, [], "drop")
+    return Chosen(without_orphans(window, ties_of(window)), start, at, cut or whole)
+
+
+def chosen(
     messages: Sequence[StoredMessage],
     bounds: Bounds,
     now_ms: int,
@@ -75,74 +136,18 @@ def newest(
     whole: bool = True,
     head: StoredMessage | None = None,
 ) -> Chosen:
-    """What a window shows of the end of a conversation.
+    """What a window shows of a conversation.
 
     Args:
-        messages: its newest messages, oldest first; with `whole` all of them.
+        messages: its messages at that end which the window is taken from, oldest first; with `whole` all.
 
         now_ms: the server's time.
 
         head: its first message, where that is not among the others.
     """
-    room = _Room(bounds)
-    front = messages[0] if whole and messages else head
-    pinned = front if bounds.keep_system and front is not None and front.type == "system" else None
-    if pinned is not None and not room.take(pinned):
-        pinned = None
-    stop = 1 if pinned is not None and whole else 0
-    at, closed, turns = len(messages), whole, 0
-    while at > stop:
-        if turns == bounds.turns:
-            closed = True
-            break
-        message = messages[at - 1]
-        old = (
-            bounds.age_ms is not None
-            and message.stored_ms is not None
-            and message.stored_ms < now_ms - bounds.age_ms
-        )
-        if old or not room.take(message):
-            closed = True
-            break
-        if bounds.turns is not None and message.type == "human":
-            if at == 1 and not whole:
-                break  # what stands before it decides whether a turn begins here
-            turns += at == 1 or messages[at - 2].type != "human"
-        at -= 1
-    return Chosen(finished(list(messages[at:]), bounds, pinned), at, closed)
-
-
-def finished(
-    window: list[StoredMessage], bounds: Bounds, pinned: StoredMessage | None = None
-) -> list[StoredMessage]:
-    """Messages that the limits allow, as the model may see them: from the right one on, no result alone."""
-    if bounds.start_on is not None:
-        starts = (at for at, message in enumerate(window) if message.type == bounds.start_on)
-        window = window[next(starts, 0) :]
-    window = without_orphans(window, ties_of(window))
-    return window if pinned is None else [pinned, *window]
-
-
-def oldest(messages: Sequence[StoredMessage], bounds: Bounds, now_ms: int, *, whole: bool = True) -> Chosen:
-    """What a window shows of the beginning of a conversation; see `newest`.
-
-    Of the last message whose place is known only with those behind it, nothing is said: `closed` is false.
-    """
-    room, at = _Room(bounds), 0
-    if bounds.age_ms is not None:
-        ages = (one.stored_ms for one in messages)
-        at = sum(1 for ms in ages if ms is not None and ms < now_ms - bounds.age_ms)
-    start = at
-    while at < len(messages) and room.take(messages[at]):
-        at += 1
-    cut = at < len(messages)
-    window = list(messages[start:at])
-    return Chosen(without_unanswered(window, [], "drop") if cut else window, 0, cut or whole)
-
-
-def chosen(messages: Sequence[StoredMessage], bounds: Bounds, now_ms: int, *, whole: bool = True) -> Chosen:
-    """What a window shows of messages, from the end that it is taken from."""
-    return (oldest if bounds.oldest else newest)(messages, bounds, now_ms, whole=whole)
+    if bounds.oldest:
+        return _oldest(messages, bounds, now_ms, whole)
+    return _newest(messages, bounds, now_ms, whole, head)
 
 
 def trim_messages(messages: Sequence[StoredMessage], window: Window) -> list[StoredMessage]:
@@ -154,6 +159,12 @@ def trim_messages(messages: Sequence[StoredMessage], window: Window) -> list[Sto
         messages: oldest first; the list is not changed.
 
         window: as for `History.load`.
+
+    Raises:
+        InvalidSetting: it is no window, or its counter gave no count.
     """
+    bounds = check_window(window).bounds
+    if bounds == Bounds():
+        return list(messages)
     times = [one.stored_ms for one in messages if one.stored_ms is not None]
-    return chosen(messages, window.bounds, max(times, default=0)).messages
+    return chosen(messages, bounds, max(times, default=0)).messages

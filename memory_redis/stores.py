@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from memory_redis._engine.conversation import Conversation
@@ -80,8 +81,8 @@ class _Strategy(Generic[M]):
             self._memory, self._view = store._memory, store._view
         else:
             raise InvalidSetting(
-                f"{type(self).__name__} is made over a {self._face.__name__} or a strategy over one,"
-                f" not over a {type(store).__name__}"
+                f"{type(self).__name__} takes a memory, {self._face.__name__}, or a strategy over one:"
+                f" this is {type(store).__name__}"
             )
 
     def _show(self, window: Window) -> None:
@@ -96,7 +97,7 @@ class _Strategy(Generic[M]):
         if not number or not 1 <= seconds <= 3600:
             raise InvalidSetting("model_seconds must be from 1 to 3,600")
         check_model(model, isinstance(self._memory, AsyncRedisMemory))
-        self._view = View(below=self._view.below, summariser=Summariser(plan, model, seconds))
+        self._view = replace(self._view, summariser=Summariser(plan, model, seconds))
 
     @property
     def has_twin(self) -> bool:

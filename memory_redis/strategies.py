@@ -124,7 +124,7 @@ class ConversationSummaryMemory(Strategy):
         buffer_size: how many messages stay, 0 to 10**9.
 
         model_seconds: after so many seconds without an answer, 1 to 3,600, another worker may try. What
-            comes later is dropped.
+            comes after that is dropped.
 
     Raises:
         InvalidSetting: one of these cannot be meant.
@@ -167,7 +167,8 @@ class ConversationSummaryBufferMemory(Strategy):
         max_token_limit: from 0 to 10**9; tokens of the messages, without the summary.
 
         counter: what counts them. By default Synaptic's rule: the bytes of the text // 4, at least 1.
-            With a counter that the memory stores no counts of, each append reads all messages.
+            With a counter that the memory stores no counts of, and with the codec `"json"`, each append
+            reads all messages.
 
         model_seconds: as for `ConversationSummaryMemory`.
 

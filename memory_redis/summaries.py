@@ -61,7 +61,8 @@ class KeepMessages:
 class KeepTokens:
     """Summarise above so many tokens, and keep the newest messages with at most half as many.
 
-    At least one message is kept and one is summarised.
+    At least one message is kept and one is summarised; so a tool exchange at the end may stay although
+    it is longer.
     """
 
     max_token_limit: int
@@ -80,7 +81,11 @@ class KeepTokens:
             if left < 0:
                 break
             cut -= 1
-        return safe_cut(messages, max(min(cut, len(messages) - 1), 1))
+        cut = max(min(cut, len(messages) - 1), 1)
+        safe = safe_cut(messages, cut)
+        if safe < len(messages):
+            return safe
+        return next((at for at in range(cut - 1, 0, -1) if safe_cut(messages, at) == at), 0)
 
 
 def shown(summary: str) -> StoredMessage:

@@ -83,7 +83,7 @@ def safe_cut(messages: Sequence[StoredMessage], cut: int) -> int:
     waiting, answers = _exchanges(messages)
     humans = [at for at, message in enumerate(messages) if message.type == "human"]
     last_human = humans[-1] if humans else -1
-    spans = [(call, max(found)) for call, found in answers.items() if call not in waiting]
+    spans = [(call, max(found)) for call, found in answers.items()]
     for call, end in sorted(spans):
         if call < cut <= end:
             cut = end + 1
@@ -106,7 +106,7 @@ def _exchanges(messages: Sequence[StoredMessage]) -> tuple[set[int], dict[int, l
             caller.update(dict.fromkeys(links, at))
             waiting[at] = set(links)
         for link in links if messages[at].type != "ai" else ():
-            called = caller.pop(link, None)
+            called = caller.get(link)
             if called is not None:
                 waiting[called].discard(link)
                 answers.setdefault(called, []).append(at)

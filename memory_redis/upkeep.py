@@ -8,6 +8,7 @@ that runs out, and the next append claims it again.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import secrets
 from collections.abc import Callable, Generator, Sequence
@@ -25,7 +26,14 @@ from memory_redis._engine.drivers import AsyncDriver, Driver
 from memory_redis._engine.plans import Flow
 from memory_redis._engine.reading import Place
 from memory_redis._engine.writing import OnConflict
-from memory_redis.errors import ConflictError, InvalidSetting, MemoryRedisError, SummaryNotMade
+from memory_redis.errors import (
+    AsyncOnly,
+    ConflictError,
+    InvalidSetting,
+    MemoryRedisError,
+    ServerUnavailable,
+    SummaryNotMade,
+)
 from memory_redis.history import AsyncHistory, History
 from memory_redis.messages import StoredMessage
 from memory_redis.options import OnCorrupt
@@ -35,7 +43,7 @@ from memory_redis.summaries import KeepMessages, KeepTokens, Threshold, answer_o
 from memory_redis.telemetry import Event
 from memory_redis.turns import AsyncTurn, Turn
 from memory_redis.versions import AppendId, Version
-from memory_redis.windows import AllMessages, Window
+from memory_redis.windows import AllMessages, Combined, Since, Window
 
 Model = Any
 """What summarises: a function of a list of one `StoredMessage`, or a LangChain model."""
@@ -57,22 +65,38 @@ class View:
     """What a strategy shows of a conversation.
 
     Attributes:
-        below: the window on the stored messages.
+        read: the window that the stored messages are read with.
+
+        below: windows on what that gives, one after another.
 
         summariser: puts a summary in front of them; None for no summary.
 
-        above: the windows on what that gives.
+        above: windows on what that gives.
     """
 
-    below: Window = _WHOLE
+    read: Window = _WHOLE
+    below: tuple[Window, ...] = ()
     summariser: Summariser | None = None
-    above: Window = _WHOLE
+    above: tuple[Window, ...] = ()
 
     def windowed(self, window: Window) -> View:
         """With one more window on top."""
-        if self.summariser is None:
-            return replace(self, below=self.below & window)
-        return replace(self, above=self.above & window)
+        if self.summariser is not None:
+            return replace(self, above=(*self.above, window))
+        read, below = _together(self.read, self.below, window)
+        return replace(self, read=read, below=below)
+
+
+def _together(read: Window, below: tuple[Window, ...], window: Window) -> tuple[Window, tuple[Window, ...]]:
+    """A window on top of others: one with the first of them if both can be limits at once."""
+    if not below:
+        with suppress(InvalidSetting):  # two counters, say
+            return read & window, ()
+    parts = window.windows if isinstance(window, Combined) else (window,)
+    for part in parts:
+        if isinstance(part, Since):  # only the server knows what time it is
+            read &= part
+    return read, (*below, window)
 
 
 class ViewReader:
@@ -92,13 +116,16 @@ class ViewReader:
     ) -> Flow[tuple[Snapshot, list[StoredMessage] | None]]:
         """As `Reader.load`; the window of a call limits the messages, and a summary comes on top."""
         view = self._view
-        snapshot, stored = yield from self._reader.load(view.below & window, on_corrupt, key_id)
-        if view.summariser is not None:
-            messages = snapshot.messages
-            if snapshot.summary is not None:
-                messages = [shown(snapshot.summary), *messages]
-            snapshot = replace(snapshot, messages=trim_messages(messages, view.above))
-        return snapshot, stored
+        read, below = _together(view.read, view.below, window)
+        snapshot, stored = yield from self._reader.load(read, on_corrupt, key_id)
+        messages = snapshot.messages
+        for one in below:
+            messages = trim_messages(messages, one)
+        if view.summariser is not None and snapshot.summary is not None:
+            messages = [shown(snapshot.summary), *messages]
+        for one in view.above:
+            messages = trim_messages(messages, one)
+        return replace(snapshot, messages=messages), stored
 
 
 def upkeep(conversation: Conversation, summariser: Summariser) -> Generator[Any, Any, None]:
@@ -108,30 +135,37 @@ def upkeep(conversation: Conversation, summariser: Summariser) -> Generator[Any,
     """
     plan, compactor, claim = summariser.plan, conversation.compactor, secrets.token_bytes(12)
     hold_ms = int(summariser.seconds * 1000)
-    due = yield compactor.claim(claim, hold_ms, plan.threshold)
-    if due == UNTOLD:
-        snapshot, _ = yield conversation.reader.load(_WHOLE, "skip")
-        if plan.threshold.crossed(snapshot.messages):
-            due = yield compactor.claim(claim, hold_ms, Threshold(-1))
-    if due != CLAIMED:
-        return
-    done = False
+    held, asking = True, False  # the claim is, for all that is known until the server has answered
     try:
+        due = yield compactor.claim(claim, hold_ms, plan.threshold)
+        if due == UNTOLD:
+            snapshot, _ = yield conversation.reader.load(_WHOLE, "skip")
+            held = plan.threshold.crossed(snapshot.messages)
+            due = (yield compactor.claim(claim, hold_ms, Threshold(-1))) if held else due
+        held = due == CLAIMED
+        if not held:
+            return
         snapshot, _ = yield conversation.reader.load(_WHOLE, "skip")
         messages: Sequence[StoredMessage] = snapshot.messages
         cut = plan.cut(messages) if plan.threshold.crossed(messages) else 0
         if cut > 0:
-            summary = answer_of((yield request(messages[:cut], snapshot.summary)))
+            asking = True
+            output = yield request(messages[:cut], snapshot.summary)
+            asking = False
+            summary = answer_of(output)
             kept = messages[cut].seq if cut < len(messages) else None
             keep = 0 if kept is None else snapshot.version.number - kept
-            with suppress(
-                ConflictError
-            ):  # cleared, ended or edited meanwhile: it tells of nothing that is there
+            # cleared, ended or edited meanwhile: the summary tells of nothing that is there
+            with suppress(ConflictError):
                 yield compactor.compact(summary, snapshot.version, keep, claim)
-                done = True
+                held = False
+    except ServerUnavailable:
+        held = asking  # a server that is away would not hear of it either: the claim runs out
+        raise
     finally:
-        if not done:
-            yield compactor.give_up(claim)
+        if held:
+            with suppress(MemoryRedisError):
+                yield compactor.give_up(claim)
 
 
 def view_of(conversation: Conversation, view: View) -> Conversation:
@@ -151,9 +185,14 @@ def check_model(model: Model, asynchronous: bool) -> Model:
     has_invoke = callable(getattr(model, "ainvoke" if asynchronous else "invoke", None))
     if not (has_invoke or callable(model)) or isinstance(model, type):
         raise InvalidSetting("model takes a function or a LangChain model")
-    if not asynchronous and not has_invoke and inspect.iscoroutinefunction(model):
+    if not asynchronous and not has_invoke and _is_awaited(model):
         raise InvalidSetting("a coroutine function summarises for the Async strategies only")
     return model
+
+
+def _is_awaited(model: Model) -> bool:
+    """Whether a callable is a coroutine function, or an object that is called as one."""
+    return inspect.iscoroutinefunction(model) or inspect.iscoroutinefunction(type(model).__call__)
 
 
 class Upkeep:
@@ -187,7 +226,12 @@ class Upkeep:
         model = self._summariser.model
         if callable(getattr(model, "invoke", None)):
             return model.invoke(question.text)
-        return model([question])
+        output = model([question])
+        if inspect.isawaitable(output):
+            if inspect.iscoroutine(output):
+                output.close()
+            raise AsyncOnly("the model gave something to be awaited: use the Async strategy")
+        return output
 
 
 class AsyncUpkeep:
@@ -209,7 +253,7 @@ class AsyncUpkeep:
                         result = await self._driver.drive(step)
                 except Exception as error:
                     step = steps.throw(error)
-                except BaseException as error:  # cancelled
+                except asyncio.CancelledError as error:
                     with anyio.move_on_after(1, shield=True), suppress(MemoryRedisError, StopIteration):
                         await self._driver.drive(steps.throw(error))
                     raise
@@ -225,7 +269,7 @@ class AsyncUpkeep:
         if callable(getattr(model, "ainvoke", None)):
             return await model.ainvoke(question.text)
         function: Callable[..., Any] = model
-        if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
+        if _is_awaited(function):
             return await function([question])
         output = await anyio.to_thread.run_sync(function, [question])
         return await output if inspect.isawaitable(output) else output
@@ -256,6 +300,7 @@ class SummarisedTurn(Turn):
         stores = bool(self.added)
         version = super().commit(idempotency_key=idempotency_key)
         if stores:
+            self.summary_error = None
             try:
                 self._upkeep.run(version)
             except SummaryNotMade as error:
@@ -277,6 +322,7 @@ class AsyncSummarisedTurn(AsyncTurn):
         stores = bool(self.added)
         version = await super().commit(idempotency_key=idempotency_key)
         if stores:
+            self.summary_error = None
             try:
                 await self._upkeep.run(version)
             except SummaryNotMade as error:

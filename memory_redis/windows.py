@@ -39,6 +39,8 @@ class Bounds:
 
         age_ms: how old a message may be.
 
+        kept_ms: how old the system message may be that `keep_system` shows.
+
         oldest: the window is taken from the front, not from the end.
     """
 
@@ -47,6 +49,7 @@ class Bounds:
     tokens: int | None = None
     counter: Counter | None = None
     age_ms: int | None = None
+    kept_ms: int | None = None
     text_bytes: int | None = None
     keep_system: bool = False
     start_on: StartOn | None = None
@@ -183,8 +186,8 @@ class TokenBudget(Window):
             memory stores the counts of costs one round trip; any other reads the messages.
 
         oldest: take the oldest messages instead of the newest: from the front until the budget is
-            used up, without calls whose results are beyond it. It cannot be combined with other
-            windows or with `start_on`, and may take more than one round trip.
+            used up; what it cuts off leaves no call without its results. It cannot be combined with
+            other windows or with `start_on`, and may take more than one round trip.
 
         keep_system, start_on, max_bytes: see the module.
 

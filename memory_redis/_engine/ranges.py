@@ -160,12 +160,28 @@ class Ranges:
         if sum(map(len, records)) > self._limit:
             raise self.too_large()
 
+    def fitting(self, records: list[bytes], *, oldest: bool = False) -> list[bytes]:
+        """So many records, from the last one back, as a load may bring, and the one before them.
+
+        With `oldest` from the first one on, and the one behind them.
+        """
+        room = self._limit
+        for count, record in enumerate(records if oldest else reversed(records), 1):
+            room -= len(record)
+            if room < 0:
+                return records[:count] if oldest else records[-count:]
+        return records
+
     def too_large(self) -> HistoryTooLarge:
         """The error of a load that would bring too much."""
         return HistoryTooLarge(self._keys.label, f"more than {self._limit} bytes: read it with iterate()")
 
-    def everything(self, extra: tuple[Call, ...], wanted: int | None) -> Flow[Found]:
-        """All records, or so many of the newest: a first page, and what else stood there at that moment."""
+    def everything(self, extra: tuple[Call, ...], wanted: int | None, *, strict: bool = True) -> Flow[Found]:
+        """All records, or so many of the newest: a first page, and what else stood there at that moment.
+
+        Args:
+            strict: more than a load may bring is an error; else the newest are given, as `fitting` does.
+        """
         first = (0, PAGE - 1) if wanted is None else (-wanted, PAGE - wanted - 1)
         while True:
             found = yield from self.read(*first, extra)
@@ -173,8 +189,8 @@ class Ranges:
             if wanted is None and state.size > self._limit and not state.healed:
                 raise self.too_large()
             records = found.records
-            self.bound(records)
             position, trimmed, slack = found.position + len(records), state.trimmed, 0
+            records = self._held(records, strict)
             while position < state.version:
                 index = max(position - trimmed - slack, 0)
                 more = yield from self.read(index, index + PAGE + slack - 1)
@@ -187,8 +203,14 @@ class Ranges:
                     trimmed, slack = now.trimmed, slack * 2 or 64
                     continue
                 early = position - more.position
-                records = records + more.records[early : early + state.version - position]
-                position, trimmed = found.position + len(records), now.trimmed
-                self.bound(records)
+                added = more.records[early : early + state.version - position]
+                position, trimmed = position + len(added), now.trimmed
+                records = self._held(records + added, strict)
             else:
-                return Found(state, records, found.position, True, found.extra)
+                return Found(state, records, position - len(records), True, found.extra)
+
+    def _held(self, records: list[bytes], strict: bool) -> list[bytes]:
+        if strict:
+            self.bound(records)
+            return records
+        return self.fitting(records)

@@ -23,14 +23,14 @@ from memory_redis.errors import ConflictError, RecordError, TurnAlreadyStored
 from memory_redis.expiry import Terms
 from memory_redis.messages import StoredMessage
 from memory_redis.options import OnCorrupt
-from memory_redis.selection import chosen, newest
+from memory_redis.selection import chosen
 from memory_redis.snapshots import Snapshot
 from memory_redis.telemetry import Event
 from memory_redis.toolcalls import without_orphans
 from memory_redis.versions import AppendId, Version
 from memory_redis.windows import Bounds, Window
 
-_FOUND, _TOO_LARGE = 1, -1
+_FOUND, _TOO_MANY, _TOO_LARGE = 1, 2, -1
 _FIRST_TAIL: Final = 64
 """Records that are read at first where headers do not tell; twice as many each time they do not suffice."""
 
@@ -113,9 +113,9 @@ class Reader:
     def _bounds(self, window: Window) -> Bounds:
         """The limits of a window; what retention will remove is not shown."""
         bounds, age = window.bounds, self._age_ms
-        if age is None or (bounds.age_ms is not None and bounds.age_ms <= age):
+        if age is None:
             return bounds
-        return replace(bounds, age_ms=age)
+        return replace(bounds, age_ms=min(age, bounds.age_ms or age), kept_ms=age)
 
     def _summary(self, state: State, on_corrupt: OnCorrupt) -> tuple[str | None, tuple[RecordError, ...]]:
         """What stands in the place of messages that were summarised."""
@@ -161,7 +161,8 @@ class Reader:
             raise self._ranges.too_large()
         loaded = self._shown(picked, bounds, on_corrupt) if picked.status == _FOUND else None
         if loaded is None:
-            loaded = yield from self._tail(bounds, on_corrupt, picked.now_ms)
+            size = 2 * PAGE if picked.status == _TOO_MANY else _FIRST_TAIL
+            loaded = yield from self._tail(bounds, on_corrupt, picked.now_ms, size)
         return loaded._replace(extra=picked.extra)
 
     def _pick(self, bounds: Bounds, extra: tuple[Call, ...]) -> Plan[Picked]:
@@ -199,8 +200,10 @@ class Reader:
             bounds.text_bytes,
             bounds.age_ms,
         )
-        words = ["-1" if limit is None else str(limit) for limit in limits]
-        words += ["1" if bounds.keep_system else "0", str(self._settings.limits.load_bytes)]
+        words = ["-1" if limit is None else str(limit) for limit in (*limits, bounds.kept_ms)]
+        if not bounds.keep_system:
+            words[-1] = ""
+        words.append(str(self._settings.limits.load_bytes))
         return Call(WINDOW, (*words, *META), keys=(self._keys.messages, self._keys.meta))
 
     def _shown(self, picked: Picked, bounds: Bounds, on_corrupt: OnCorrupt) -> Loaded | None:
@@ -210,7 +213,7 @@ class Reader:
         messages, failed, tied = decode(picked.records, picked.position, whole=skip)
         if (broken or failed) and not skip:
             raise (*broken, *failed)[0]
-        if broken or failed or decode(picked.before, picked.position - 1)[1]:
+        if broken or failed or decode(picked.before, picked.position - 1, whole=True)[1]:
             return None
         if bounds.start_on is not None:
             start = next((at for at, one in enumerate(messages) if one.type == bounds.start_on), 0)
@@ -219,52 +222,60 @@ class Reader:
             messages = without_orphans(messages, tied)
         return Loaded(state, [*pinned, *messages], (), [])
 
-    def _tail(self, bounds: Bounds, on_corrupt: OnCorrupt, now_ms: int) -> Flow[Loaded]:
-        """A window by the messages themselves."""
-        ranges, size = self._ranges, _FIRST_TAIL
-        first = Call("LRANGE", ("0", "0"), keys=(self._keys.messages,))
-        extra = (first,) if bounds.keep_system and not bounds.oldest else ()
+    def _tail(self, bounds: Bounds, on_corrupt: OnCorrupt, now_ms: int, size: int) -> Flow[Loaded]:
+        """A window by the messages themselves, of which so many are read at first."""
+        ranges = self._ranges
+        extra = (Call("LRANGE", ("0", "0"), keys=(self._keys.messages,)),) if bounds.keep_system else ()
         while True:
-            if size > PAGE:
-                found = yield from ranges.everything(extra, None if bounds.oldest else size)
+            if bounds.oldest:
+                found = yield from ranges.read(0, size - 1, extra)
+            elif size > PAGE:
+                found = yield from ranges.everything(extra, size, strict=False)
             else:
-                found = yield from ranges.read(*((0, size - 1) if bounds.oldest else (-size, -1)), extra)
-            ranges.bound(found.records)
-            loaded = self._by_messages(found, bounds, on_corrupt, now_ms)
+                found = yield from ranges.read(-size, -1, extra)
+            loaded = self._by_messages(found, size, bounds, on_corrupt, now_ms)
             if loaded is not None:
                 return loaded
             size *= 2
 
-    def _by_messages(self, found: Found, bounds: Bounds, on_corrupt: OnCorrupt, now_ms: int) -> Loaded | None:
-        """The window, if the records that were read suffice for it."""
-        state, decode = found.state, self._decoder.messages
-        whole = len(found.records) == state.version - state.trimmed
-        messages, failed, _ = decode(found.records, found.position, whole=True)
-        head: list[StoredMessage] = []
-        if found.extra and found.extra[0]:
-            [front] = found.extra[0]
-            if position_of(front) not in (None, state.trimmed):
-                return None  # it was trimmed between
-            head, broken, _ = decode([front], state.trimmed, whole=True)
-            if broken and on_corrupt == "raise":
-                raise broken[0]
-        if not head:
-            bounds = replace(bounds, keep_system=False)
-        if failed and on_corrupt == "raise":  # what can be read as far as the first one that cannot
-            edge = failed[0].position if bounds.oldest else failed[-1].position
-            messages = [one for one in messages if (_place(one) < edge) is bounds.oldest]
-        cut = bool(failed) and on_corrupt == "raise"
-        if bounds.oldest:
-            pick = chosen(messages, bounds, now_ms, whole=whole and not cut)
-        else:
-            pick = newest(messages, bounds, now_ms, whole=whole and not cut, head=head[0] if head else None)
+    def _by_messages(
+        self, found: Found, size: int, bounds: Bounds, on_corrupt: OnCorrupt, now_ms: int
+    ) -> Loaded | None:
+        """The window, if the records suffice that were read: `size` of them, where there are as many."""
+        state, decode, ranges, oldest = found.state, self._decoder.messages, self._ranges, bounds.oldest
+        strict, length = on_corrupt == "raise", state.version - state.trimmed
+        records = ranges.fitting(found.records, oldest=oldest)
+        position = found.position + (0 if oldest else len(found.records) - len(records))
+        whole, no_more = len(records) == length, len(records) < min(size, length)
+        messages, failed, _ = decode(records, position, whole=True)
+        front, moved = records[:1], False
+        if bounds.keep_system and not (whole or oldest):
+            [front] = found.extra
+            moved = not front or position_of(front[0]) not in (None, state.trimmed)
+        head, broken, _ = decode([] if moved else front, state.trimmed, whole=True)
+        if broken and strict and bounds.keep_system:
+            raise broken[0]
+        bounds = replace(bounds, keep_system=bounds.keep_system and bool(head))
+        cut = bool(failed) and strict
+        if cut:  # what can be read as far as the first one that cannot
+            edge = failed[0 if oldest else -1].position
+            messages = [one for one in messages if (_place(one) < edge) is oldest]
+        pick = chosen(messages, bounds, now_ms, whole=whole and not cut, head=head[0] if head else None)
         if cut and not pick.closed:
-            raise failed[0 if bounds.oldest else -1]
-        if not pick.closed:
+            raise failed[0 if oldest else -1]
+        if moved or not pick.closed:
+            if no_more:
+                raise ranges.too_large()
             return None
-        start = _place(messages[pick.first]) if pick.first < len(messages) else state.version
-        everything = whole and pick.first == 0
-        skipped = () if cut else tuple(one for one in failed if everything or one.position >= start)
+        places = [_place(one) for one in messages[pick.first : pick.after]]
+        if places:
+            ranges.bound(records[places[0] - position : places[-1] + 1 - position])
+        # Those that were left out are told as far as the window reaches; behind all messages if it is empty.
+        start = places[0] if places else _place(messages[-1]) if messages else -1
+        if pick.first == 0 and (whole or oldest):
+            start = -1
+        end = _place(messages[pick.after]) if pick.after < len(messages) else state.version
+        skipped = () if cut else tuple(one for one in failed if start < one.position < end)
         return Loaded(state, pick.messages, skipped, [])
 
     def _stored(self, reply: list[Any], key_id: AppendId, state: State) -> Flow[list[StoredMessage]]:

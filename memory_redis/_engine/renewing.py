@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from memory_redis._engine import index
 from memory_redis._engine.keys import ConversationKeys
@@ -10,6 +10,8 @@ from memory_redis._engine.plans import Call, Flow, Plan
 from memory_redis._engine.scripts import RENEW
 from memory_redis.errors import InvalidSetting
 from memory_redis.expiry import Terms
+
+_INDEX_FIRST: Final = 2
 
 
 class Renewer:
@@ -20,19 +22,24 @@ class Renewer:
     def __init__(self, keys: ConversationKeys, terms: Terms) -> None:
         self._keys, self._words = keys, tuple(map(str, terms[:3]))
 
-    def call(self, why: str) -> Call:
+    def call(self, why: str, told: str = "0") -> Call:
         """The script: `"r"` because of a read, `"t"` by a touch, `"d"` to drop own terms, or own terms."""
         keys = self._keys
-        return Call(RENEW, (*self._words, why), keys=(keys.messages, keys.meta))
+        return Call(RENEW, (*self._words, why, told), keys=(keys.messages, keys.meta))
 
     def renew(self, why: str) -> Flow[bool]:
         """Whether the conversation is there; it has the new end then.
+
+        The user's index hears of an end of its own before, so that no conversation outlives it.
 
         Raises:
             InvalidSetting: that end would be past.
         """
         reply = yield Plan((self.call(why),), _reply, self._keys.label)
-        found, _, _ = reply
+        if reply[0] == _INDEX_FIRST:
+            yield from index.touch(self._keys, reply[2])
+            reply = yield Plan((self.call(why, "1"),), _reply, self._keys.label)
+        found = reply[0]
         if found < 0:
             raise InvalidSetting("the conversation would have ended already; nothing was changed")
         yield from self.told(reply)

@@ -67,25 +67,26 @@ class User:
             call
             for entry in entries
             for call in (
-                Call("LLEN", keys=(entry.keys.messages,)),
+                Call("PTTL", keys=(entry.keys.messages,)),
                 Call("PTTL", keys=(entry.keys.meta,)),
+                Call("LLEN", keys=(entry.keys.messages,)),
                 Call("HEXISTS", ("s",), keys=(entry.keys.meta,)),
             )
         ]
         replies: list[Any] = yield Plan(tuple(calls), list, partial=True)
         found: list[ConversationInfo] = []
         stale: list[tuple[str, int]] = []
-        for entry, count, left, summarised in zip(
-            entries, replies[::3], replies[1::3], replies[2::3], strict=True
-        ):
+        for at, entry in enumerate(entries):
+            left, meta_left, count, summarised = replies[4 * at : 4 * at + 4]
             if isinstance(count, WrongType) or isinstance(summarised, WrongType):
                 self._settings.emit(Event("corrupt", entry.keys.label, detail="not listed: WrongType"))
                 continue
-            for reply in (count, left, summarised):
+            for reply in (left, meta_left, count, summarised):
                 if isinstance(reply, MemoryRedisError):
                     raise reply
             if count or summarised:
                 active = datetime.fromtimestamp(entry.score / 1000, UTC)
+                left = left if count else meta_left  # all of it may be summarised
                 seconds = left / 1000 if left >= 0 else None
                 found.append(ConversationInfo(self._user_id, entry.conversation_id, count, active, seconds))
             elif entry.score < now - SETTLED_MS:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from memory_redis import (
     AccessDenied,
     AsyncRedisMemory,
+    History,
     MemoryRedisError,
     RedisMemory,
     SlidingExpiry,
@@ -150,6 +153,55 @@ def test_a_command_that_is_not_allowed_leaves_no_half_append(
         allowed.ask("ACL", "SETUSER", "app", "+@all")
         history.append(human("6"))
         assert truth.load().messages[-1].text == "6"
+
+
+ENDS: list[tuple[Callable[[History], bool], str | None, float]] = [
+    (lambda history: history.expire(SlidingExpiry(3600)), "idle 3600000 0 0", 3600),
+    (lambda history: history.pin(), "none 0 0 0", 0),
+    (lambda history: history.expire_at(datetime(2200, 1, 1, tzinfo=UTC)), "at 7258118400000 0 0", 4e9),
+    (lambda history: history.expire(None), None, 60),
+]
+"""What gives a conversation another end, the terms that it has of its own then, and about how long."""
+
+
+END_WORDS = [
+    *("evalsha", "hmget", "llen", "time", "hset", "hdel", "pexpireat", "persist"),
+    *("zadd", "zrevrange", "pttl"),
+]
+
+
+@pytest.mark.parametrize("word", END_WORDS)
+def test_a_command_that_is_not_allowed_leaves_no_half_end(allowed: Server, namespace: str, word: str) -> None:
+    """P3, F21, B03: the end and the terms that it comes of are changed together, or neither is."""
+    url = f"redis://app:{PASSWORD}@{allowed.host}:{allowed.port}/0"
+    meta = f"{namespace}:{{ann:c}}:meta"
+
+    def state() -> tuple[str | None, set[int]]:
+        ends = {int(allowed.ask("PEXPIRETIME", key)) for key in (meta, meta.replace("meta", "messages"))}
+        own: str | None = allowed.ask("HGET", meta, "p")
+        return own, ends
+
+    with RedisMemory.from_url(url, namespace=namespace, expiry=SlidingExpiry(60)) as memory:
+        history = memory.history("ann", "c")
+        for own in (None, SlidingExpiry(90)):
+            for change, text, seconds in ENDS:
+                history.clear()
+                history.append(human("1"))
+                history.expire(own)
+                before = state()
+                deny(allowed, word)
+                try:
+                    assert change(history)
+                except AccessDenied:
+                    assert state() == before
+                else:
+                    after, [end] = state()
+                    left = end / 1000 - time.time()
+                    assert after == text
+                    assert 0.5 * seconds < left < 2 * seconds if seconds else end == -1
+                allowed.ask("ACL", "SETUSER", "app", "+@all")
+                assert change(history)
+                assert state()[0] == text
 
 
 @pytest.mark.parametrize("way", OWN, ids=str)

@@ -10,7 +10,7 @@ from typing import Any
 import fakeredis
 
 from memory_redis._engine import scripts
-from memory_redis._engine.scripts import APPEND, CLEAR, RENEW, SETTLE, Script
+from memory_redis._engine.scripts import APPEND, CLAIM, CLEAR, COMPACT, RENEW, SETTLE, Script
 
 SOURCES = {
     path.name.removesuffix(".lua"): path.read_text()
@@ -26,11 +26,20 @@ NAMES = (
     *("status", "version", "birth", "ends", "trimmed", "before", "healed", "refresh", "conflict", "missed"),
     "last",
 )
+COMPACTED = ("status", "removed", "healed", "version", "birth", "last", "conflict")
 
 
 def append_id(number: int) -> bytes:
     """An append id of 12 bytes."""
     return b"id" + number.to_bytes(10)
+
+
+def aged(record: bytes, ms: int) -> bytes:
+    """A stamped record as if it had been stored so much earlier."""
+    if record[:1] != b"{":
+        return record[:1] + (int.from_bytes(record[1:7]) - ms).to_bytes(6) + record[7:]
+    head, rest = record.split(b",", 1)
+    return b'{"stored_at":%d,' % (int(head.removeprefix(b'{"stored_at":')) - ms) + rest
 
 
 def ring_entry(identity: bytes, version: int, ms: int, count: int) -> bytes:
@@ -102,9 +111,28 @@ class Conversation:
         """The settle script; without `hold` it leaves no mark."""
         return self.call(SETTLE, (self.messages, self.meta), identity, age, key_hold, hold)
 
-    def renew(self, policy: str, ms: int, most: int = 0, why: str = "r") -> list[Any]:
+    def renew(self, policy: str, ms: int, most: int = 0, why: str = "r", told: int = 0) -> list[Any]:
         """The renew script."""
-        return self.call(RENEW, (self.messages, self.meta), policy, ms, most, why)
+        return self.call(RENEW, (self.messages, self.meta), policy, ms, most, why, told)
+
+    def compact(
+        self, identity: bytes, summary: bytes, seen: bytes, keep: int = 0, age: int = 0, claim: bytes = b""
+    ) -> dict[str, Any]:
+        """The compact script; its reply by name. `seen` is as for `wanted`, without a policy."""
+        words = (identity, age, HOLD, seen, keep, claim, summary)
+        reply = self.call(COMPACT, (self.messages, self.meta), *words)
+        return dict(zip(COMPACTED, reply, strict=True))
+
+    def claim(
+        self, identity: bytes, most: int = -1, tokens: int = 0, counter: int = 0, ms: int = HOLD
+    ) -> int:
+        """The claim script; without `ms` a claim is given up."""
+        [status] = self.call(CLAIM, (self.messages, self.meta), identity, ms, most, tokens, counter)
+        return int(status)
+
+    def state(self) -> tuple[list[bytes], dict[bytes, bytes]]:
+        """All that is stored."""
+        return self.records(), self.client.hgetall(self.meta)
 
     def records(self) -> list[bytes]:
         """What the list holds."""

@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import pickle
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -15,12 +15,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_redis import FixedExpiry, InvalidSetting, Limits, MaxMessages, NoExpiry, SlidingExpiry
+from memory_redis import (
+    FixedExpiry,
+    InvalidSetting,
+    Limits,
+    MaxAge,
+    MaxBytes,
+    MaxMessages,
+    NoExpiry,
+    SlidingExpiry,
+)
+from memory_redis.expiry import at_instant
+from memory_redis.retention import Caps, Retention, caps_of
 from tests.unit.strategies import examples
 
 HUNDRED_YEARS = 36_525 * 24 * 3600
-DURATIONS: list[Any] = [SlidingExpiry, FixedExpiry]
+DURATIONS: list[Any] = [SlidingExpiry, FixedExpiry, MaxAge]
 MIB = 1024 * 1024
+
+
+def ms_of(value: Any) -> int:
+    """The duration that the scripts are told, in ms."""
+    found = value.caps.age_ms if isinstance(value, MaxAge) else value.terms.ms
+    assert type(found) is int
+    return found
 
 
 @pytest.mark.parametrize("kind", DURATIONS)
@@ -41,7 +59,7 @@ MIB = 1024 * 1024
 )
 def test_a_duration_in_seconds_or_as_timedelta(kind: Any, duration: Any, milliseconds: int) -> None:
     """B11: from one millisecond to a hundred years; half a second is half a second."""
-    assert kind(duration).terms.ms == milliseconds
+    assert ms_of(kind(duration)) == milliseconds
 
 
 @pytest.mark.parametrize("kind", DURATIONS)
@@ -60,7 +78,7 @@ def test_a_duration_in_seconds_or_as_timedelta(kind: Any, duration: Any, millise
 )
 def test_a_duration_by_keywords(kind: Any, keywords: dict[str, float], milliseconds: int) -> None:
     """Keywords add up."""
-    assert kind(**keywords).terms.ms == milliseconds
+    assert ms_of(kind(**keywords)) == milliseconds
 
 
 BAD: list[Any] = [
@@ -116,7 +134,7 @@ def test_no_duration_or_two_are_refused(kind: Any) -> None:
 def test_any_number_means_itself_or_is_refused(kind: Any, seconds: float) -> None:
     """Decision 7: never another duration than the one that was asked for, to the millisecond."""
     try:
-        milliseconds = kind(seconds).terms.ms
+        milliseconds = ms_of(kind(seconds))
     except InvalidSetting:
         assert not 0.001 <= seconds <= HUNDRED_YEARS
         return
@@ -153,8 +171,12 @@ def test_equal_durations_are_equal_however_they_were_given() -> None:
 VALUES = [
     NoExpiry(),
     SlidingExpiry(90, on_read=True),
+    SlidingExpiry(90, max_age=timedelta(days=1)),
     FixedExpiry(days=3),
     MaxMessages(5),
+    MaxAge(days=3),
+    MaxBytes(5),
+    MaxMessages(5) & MaxAge(days=3) & MaxBytes(5),
     Limits(record_bytes=9),
 ]
 
@@ -167,6 +189,50 @@ def test_a_setting_is_a_frozen_value(value: Any) -> None:
     for field in dataclasses.fields(value):
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(value, field.name, getattr(value, field.name))
+
+
+@pytest.mark.parametrize("bad", BAD, ids=lambda value: repr(value)[:20])
+def test_a_greatest_age_that_means_nothing_is_refused(bad: Any) -> None:
+    """Decision 7: 0 is not "without", and no duration is guessed."""
+    with pytest.raises(InvalidSetting):
+        SlidingExpiry(60, max_age=bad)
+
+
+@pytest.mark.parametrize("bad", [1, 0, None, "yes"], ids=repr)
+def test_whether_reads_renew_is_true_or_false(bad: Any) -> None:
+    """B09: nothing is renewed, or not, because of a slip."""
+    with pytest.raises(InvalidSetting):
+        SlidingExpiry(60, on_read=bad)
+
+
+@pytest.mark.parametrize(
+    ("when", "ms"),
+    [
+        (datetime(1970, 1, 1, 0, 0, 0, 1000, UTC), 1),
+        (datetime(2030, 1, 2, 3, 4, 5, 678_999, UTC), 1_893_553_445_678),
+        (datetime(2030, 1, 2, 5, 4, 5, 678_000, timezone(timedelta(hours=2))), 1_893_553_445_678),
+        (datetime.max.replace(tzinfo=UTC), 253_402_300_799_999),
+    ],
+    ids=str,
+)
+def test_an_instant_is_told_to_the_millisecond(when: datetime, ms: int) -> None:
+    """Decision 7: the same instant in any time zone, never a later one."""
+    assert at_instant(when) == ("at", ms, 0, False)
+
+
+NO_INSTANTS: list[Any] = [
+    *(datetime(2030, 1, 1), datetime.max, datetime(2030, 1, 1).date(), 1_893_553_445, 1e9, "2030-01-01"),
+    *(None, True, timedelta(days=1), datetime(1969, 12, 31, tzinfo=UTC), datetime(1970, 1, 1, tzinfo=UTC)),
+    datetime.max.replace(tzinfo=timezone(timedelta(hours=-1))),
+    datetime.min.replace(tzinfo=timezone(timedelta(hours=1))),
+]
+
+
+@pytest.mark.parametrize("bad", NO_INSTANTS, ids=repr)
+def test_an_instant_without_a_time_zone_or_that_is_none_is_refused(bad: Any) -> None:
+    """Decision 7: whose midnight was meant cannot be guessed."""
+    with pytest.raises(InvalidSetting):
+        at_instant(bad)
 
 
 @pytest.mark.parametrize("count", [1, 2, 1000, 10**9])
@@ -187,6 +253,54 @@ def test_a_cap_that_means_nothing_is_refused(count: Any) -> None:
     """F01: a store that keeps nothing is no store; negatives, fractions, truth values and texts neither."""
     with pytest.raises(InvalidSetting):
         MaxMessages(count)
+
+
+@pytest.mark.parametrize("size", [1, 2, 1000, 10**12])
+def test_a_limit_of_bytes_means_what_it_says(size: int) -> None:
+    """From one byte to a million million."""
+    assert MaxBytes(size).caps == (0, 0, size)
+
+
+@pytest.mark.parametrize("size", [*NO_COUNTS[:2], 10**12 + 1, *NO_COUNTS[4:]], ids=repr)
+def test_a_limit_of_bytes_that_means_nothing_is_refused(size: Any) -> None:
+    """F01: a store that keeps nothing is no store; negatives, fractions, truth values and texts neither."""
+    with pytest.raises(InvalidSetting):
+        MaxBytes(size)
+
+
+def test_limits_together_are_the_smallest_of_each() -> None:
+    """Decision 23: in any order, however often one is given."""
+    assert caps_of(None) == Caps()
+    both = MaxMessages(5) & MaxAge(60)
+    assert both.caps == (5, 60_000, 0)
+    assert (both & MaxMessages(9) & (MaxBytes(7) & MaxAge(30))).caps == (5, 30_000, 7)
+    assert (MaxBytes(7) & MaxBytes(3)).caps == (0, 0, 3)
+    assert repr(both & MaxBytes(7)) == f"MaxMessages(count=5) & {MaxAge(60)!r} & MaxBytes(size=7)"
+    assert both == MaxMessages(5) & MaxAge(minutes=1)
+
+
+@pytest.mark.parametrize("other", [5, None, "5", object()], ids=["5", "None", "text", "object"])
+def test_a_limit_goes_together_with_limits_only(other: Any) -> None:
+    """F01: a number beside a limit is a slip."""
+    with pytest.raises(TypeError):
+        MaxMessages(5) & other
+    with pytest.raises(TypeError):
+        other & MaxMessages(5)
+
+
+class Mine(Retention):
+    """A rule that the append script knows nothing of."""
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [0, 50, "50", [MaxMessages(5)], MaxMessages, Retention(), Mine(), MaxMessages(5) & Mine()],
+    ids=["0", "50", "text", "list", "class", "base", "subclass", "combined"],
+)
+def test_a_retention_that_is_none_is_refused(bad: Any) -> None:
+    """B09, F01: what would have no effect is an error, also among others."""
+    with pytest.raises(InvalidSetting):
+        caps_of(bad)
 
 
 FIELDS = [field.name for field in dataclasses.fields(Limits)]

@@ -1,8 +1,10 @@
-"""Windows: bounds, and tool results that are never parted from their calls."""
+"""Windows: what they take, what they amount to, and tool results that are never parted from their calls."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,10 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_redis import (
+    APPROXIMATE,
+    BYTES_4,
     AllMessages,
     InvalidSetting,
     LastMessages,
+    LastTurns,
+    Since,
     StoredMessage,
+    TokenBudget,
+    TokenCounter,
+    Window,
     ai,
     function,
     human,
@@ -21,7 +30,7 @@ from memory_redis import (
     tool,
     toolcalls,
 )
-from memory_redis.windows import check_window
+from memory_redis.windows import Bounds, check_window
 from tests.support.ids import shown
 from tests.unit.strategies import examples
 
@@ -188,11 +197,116 @@ BAD: list[Any] = [
 
 
 @pytest.mark.parametrize("count", BAD, ids=repr)
-def test_a_count_that_means_nothing_is_refused(count: Any) -> None:
+@pytest.mark.parametrize("window", [LastMessages, LastTurns, TokenBudget])
+def test_a_count_that_means_nothing_is_refused(window: Callable[[Any], Window], count: Any) -> None:
     """F01, F02: negatives, fractions, truth values, texts, huge ones; a ValueError."""
     with pytest.raises(InvalidSetting) as caught:
-        LastMessages(count)
+        window(count)
     assert isinstance(caught.value, ValueError)
+
+
+def of_each_kind(**common: Any) -> list[Window]:
+    """A window of each kind with these keywords."""
+    return [
+        AllMessages(**common),
+        LastMessages(3, **common),
+        LastTurns(3, **common),
+        TokenBudget(3, **common),
+        Since(3, **common),
+    ]
+
+
+KINDS = [type(window).__name__ for window in of_each_kind()]
+
+
+def made(kind: str, **common: Any) -> Window:
+    """A window of one kind with these keywords."""
+    return of_each_kind(**common)[KINDS.index(kind)]
+
+
+@pytest.mark.parametrize(
+    "common",
+    [
+        *({"max_bytes": value} for value in (-1, 2.5, True, "3", [3], 10**12 + 1, float("inf"))),
+        *({"keep_system": value} for value in (0, 1, None, "yes", [])),
+        *({"start_on": value} for value in ("", "user", "HUMAN", "tool", 5, True, ["human"])),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_common_keyword_that_means_nothing_is_refused(kind: str, common: dict[str, Any]) -> None:
+    """F01: by every kind of window, when it is made."""
+    with pytest.raises(InvalidSetting):
+        made(kind, **common)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_common_keyword_means_the_same_in_every_window(kind: str) -> None:
+    """Decision 21: also at the ends of what may be asked for."""
+    for size in (0, 1, 10**12):
+        assert made(kind, max_bytes=size).bounds.text_bytes == size
+    for name in ("human", "ai", "system", "chat"):
+        assert made(kind, start_on=name).bounds.start_on == name
+    assert made(kind, keep_system=True).bounds.keep_system
+    nothing = made(kind).bounds
+    assert (nothing.text_bytes, nothing.start_on, nothing.keep_system) == (None, None, False)
+
+
+async def later(message: StoredMessage) -> int:
+    return 1
+
+
+@pytest.mark.parametrize(
+    "counter", [None, 5, "approximate", "len", int, TokenCounter, [APPROXIMATE], later], ids=shown
+)
+def test_what_counts_nothing_is_no_counter(counter: Any) -> None:
+    """F01: a class, a name, a coroutine function; when the window is made, not when it is used."""
+    with pytest.raises(InvalidSetting):
+        TokenBudget(5, counter=counter)
+
+
+def test_what_can_be_called_is_a_counter() -> None:
+    """R118: a function, a method, an object with `__call__`, and a counter with a name."""
+
+    class Counts:
+        def __call__(self, message: StoredMessage) -> int:
+            return 1
+
+        def method(self, message: StoredMessage) -> int:
+            return 2
+
+    for counter in (len, lambda message: 3, Counts(), Counts().method, BYTES_4):
+        assert TokenBudget(5, counter=counter).bounds.counter is counter
+    assert TokenBudget(5).bounds.counter is APPROXIMATE
+
+
+@pytest.mark.parametrize("oldest", [0, 1, None, "yes"])
+def test_oldest_is_true_or_false(oldest: Any) -> None:
+    """F01: nothing that only counts as true."""
+    with pytest.raises(InvalidSetting):
+        TokenBudget(5, oldest=oldest)
+
+
+@pytest.mark.parametrize(
+    "duration",
+    [0, -1, 0.0001, True, "3", None, float("nan"), float("inf"), timedelta(0), timedelta(days=365 * 101)],
+    ids=repr,
+)
+def test_a_duration_that_means_nothing_is_refused(duration: Any) -> None:
+    """F01: none, nothing, negative, too short or too long to be told in ms, and what is no number."""
+    with pytest.raises(InvalidSetting):
+        Since(duration)
+
+
+def test_a_duration_can_be_said_in_one_way_at_a_time() -> None:
+    """F01: in seconds, by parts, or as a timedelta."""
+    same = [Since(5400), Since(hours=1, minutes=30), Since(timedelta(minutes=90)), Since(hours=1.5)]
+    assert set(same) == {same[0]}
+    assert same[0].bounds.age_ms == 5_400_000
+    with pytest.raises(InvalidSetting):
+        Since(5, minutes=1)
+    with pytest.raises(InvalidSetting):
+        Since(days=-1)
 
 
 @pytest.mark.parametrize(
@@ -211,3 +325,71 @@ def test_windows_are_values() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         LastMessages(3).count = 4  # type: ignore[misc]
     assert repr(LastMessages(3)) == "LastMessages(3)"
+
+
+def test_combined_windows_are_within_the_limits_of_each() -> None:
+    """Decision 21: the smaller of two limits; a keyword of one holds for all."""
+    first = LastMessages(5, keep_system=True) & TokenBudget(100, start_on="human", max_bytes=50)
+    both = first & LastTurns(2) & Since(60) & TokenBudget(80, max_bytes=70) & LastMessages(9)
+    assert both.bounds == Bounds(
+        messages=5,
+        turns=2,
+        tokens=80,
+        counter=APPROXIMATE,
+        age_ms=60_000,
+        text_bytes=50,
+        keep_system=True,
+        start_on="human",
+    )
+    assert (both.keep_system, both.start_on, both.max_bytes) == (True, "human", 50)
+    assert check_window(both) is both
+
+
+def test_a_combination_is_a_value_that_says_what_it_is_made_of() -> None:
+    """Equal to the same one, hashable, flat, and written as it is in code."""
+    both = LastTurns(10) & TokenBudget(4000, keep_system=True) & Since(minutes=1)
+    assert repr(both) == (
+        "LastTurns(10) & TokenBudget(4000, keep_system=True) & Since(datetime.timedelta(seconds=60))"
+    )
+    assert both == LastTurns(10) & (TokenBudget(4000, keep_system=True) & Since(60))
+    assert hash(both) == hash(LastTurns(10) & TokenBudget(4000, keep_system=True) & Since(60))
+    assert both != LastTurns(10) & TokenBudget(4000) & Since(60)
+
+
+def test_everything_combined_with_a_window_is_that_window() -> None:
+    """What limits nothing changes nothing, in either order; a number of messages stays a plain range."""
+    for window in of_each_kind():
+        assert (AllMessages() & window).bounds == (window & AllMessages()).bounds == window.bounds
+    assert (AllMessages() & LastMessages(3)).bounds.plain
+    assert not (LastTurns(3) & LastMessages(3)).bounds.plain
+
+
+def test_what_cannot_hold_at_once_is_refused() -> None:
+    """F01: two counters of one budget, two types to start on; when they are combined."""
+    with pytest.raises(InvalidSetting, match="counter"):
+        TokenBudget(5) & TokenBudget(5, BYTES_4)
+    with pytest.raises(InvalidSetting, match="start_on"):
+        LastTurns(5, start_on="human") & LastMessages(5, start_on="ai")
+    with pytest.raises(TypeError):
+        LastMessages(5) & 5  # type: ignore[operator]
+
+
+def test_counters_of_one_name_are_one_counter() -> None:
+    """R118: a counter that was made twice, as in two modules, can be combined with itself."""
+    again = TokenCounter("words", lambda message: 2)
+    both = TokenBudget(5, TokenCounter("words", lambda message: 1)) & TokenBudget(3, again)
+    assert both.bounds.tokens == 3
+    assert TokenBudget(5, again) == TokenBudget(5, TokenCounter("words", len))
+    assert TokenBudget(5, again) != TokenBudget(5, TokenCounter("tokens", len))
+
+
+def test_a_window_of_the_oldest_stands_alone() -> None:
+    """R100: it has another end, so that no other limit of an end goes with it."""
+    first = TokenBudget(5, oldest=True)
+    for window in (LastMessages(3), LastTurns(3), TokenBudget(5), Since(5), AllMessages(keep_system=True)):
+        for left, right in ((first, window), (window, first)):
+            with pytest.raises(InvalidSetting):
+                left & right
+    assert (first & AllMessages()).bounds == first.bounds
+    with pytest.raises(InvalidSetting):
+        TokenBudget(5, oldest=True, start_on="human")

@@ -1,19 +1,22 @@
 -- See whether a conversation has outgrown a limit, and if it has, claim the making of its summary: others
--- go on, and nobody makes a second one meanwhile. Or give a claim up.
+-- go on, and nobody makes a second one meanwhile. Sent again, it claims again. Or give a claim up.
 --
 -- KEYS  1 messages (list)  2 meta (hash)
 -- ARGV  1 id of the claim, 12 bytes  2 ms that it is held, 0 to give it up  3 messages that are too few,
 --       -1 for no limit  4 tokens that are too few  5 code of their counter, 0 for no limit
--- Reply: status: 1 claimed, or given up; 0 below the limit, 2 claimed by another, 3 a record has no header
+-- Reply: status: 1 claimed, or given up; 0 below the limit, or not there; 2 claimed by another; 3 the tokens
+--        of a record are not known
 
 local list, meta, hold, counter = KEYS[1], KEYS[2], tonumber(ARGV[2]), tonumber(ARGV[5])
 local m = redis.call('HMGET', meta, 'w', 't', 'v', 'f')
 local now, length, held = clock(''), redis.call('LLEN', list), m[1] or ''
+local mine = string.sub(held, 1, 12) == ARGV[1]
 if hold == 0 then
-  if string.sub(held, 1, 12) == ARGV[1] then redis.call('HDEL', meta, 'w') end
+  if mine then redis.call('HDEL', meta, 'w') end
   return {1}
 end
-if length <= tonumber(ARGV[3]) then return {0} end
+if length == 0 or not m[3] or length <= tonumber(ARGV[3]) then return {0} end  -- no claim outlives a conversation
+if held ~= '' and not mine and number6(held, 13) > now then return {2} end
 if counter > 0 then  -- the sum so far is kept: up to which position, and what it was
   local trimmed, sum, from = tonumber(m[2] or 0), 0, 0
   local code, since, upto, so_far = string.match(m[4] or '', '^(%d+) (%d+) (%d+) (%d+)$')
@@ -33,6 +36,5 @@ if counter > 0 then  -- the sum so far is kept: up to which position, and what i
   redis.call('HSET', meta, 'f', string.format('%d %.0f %.0f %.0f', counter, trimmed, trimmed + length, sum))
   if sum <= tonumber(ARGV[4]) then return {0} end
 end
-if held ~= '' and number6(held, 13) > now then return {2} end
 redis.call('HSET', meta, 'w', ARGV[1] .. bytes6(now + hold))
 return {1}

@@ -27,9 +27,9 @@ if forgotten(dropped, age, now) then return reply(-2, 0, 0) end
 local seen, floor = number6(want, 1), cleared ~= '' and number6(cleared, 19) or 0
 if string.sub(want, 19) ~= birth then return reply(-1, 0, 3) end
 if seen < floor then return reply(-1, 0, 4) end
+if seen > version or (seen == version and string.sub(want, 7, 18) ~= m[4]) then return reply(-1, 0, 5) end
 local cut = seen - tonumber(ARGV[5]) - trimmed
 if seen < edited or seen < tonumber(m[9] or 0) or cut < 1 then return reply(-1, 0, 2) end
-if seen > version or (seen == version and string.sub(want, 7, 18) ~= m[4]) then return reply(-1, 0, 5) end
 if ARGV[6] ~= '' and string.sub(m[10] or '', 1, 12) ~= ARGV[6] then return reply(-3, 0, 0) end
 
 local time = bytes6(now)

@@ -30,8 +30,8 @@ local function boundary(list, length, more, cut, owed)
     for i, record in ipairs(page) do
       local part, links = exchange(record)
       for link in string.gmatch(links, '........') do
-        if part == 'call' then
-          pending[link] = true
+        if part == 'call' then  -- results that follow are its own, not those of an earlier call of the id
+          pending[link], owed[link] = true, nil
         elseif owed[link] then
           owed[link], cut = nil, from + i
           for other in pairs(pending) do owed[other] = true end
