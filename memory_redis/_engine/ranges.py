@@ -127,7 +127,7 @@ class Ranges:
             meta, length, records, after = replies[skip:]
             state = state_of(meta, length)
             first, count = _extent(start, stop, length)
-            steady = meta[0] == after[0] and meta[1] == after[1] and meta[3] == after[2]
+            steady = list(meta[:4]) == list(after)
             return Found(
                 state, records, state.trimmed + first, steady and len(records) == count, replies[:skip]
             )
@@ -137,7 +137,7 @@ class Ranges:
             self._meta,
             Call("LLEN", keys=(keys.messages,)),
             Call("LRANGE", (str(start), str(stop)), keys=(keys.messages,)),
-            Call("HMGET", ("b", "v", "l"), keys=(keys.meta,)),
+            Call("HMGET", ("b", "v", "t", "l"), keys=(keys.meta,)),
         )
         return Plan(calls, decode, keys.label)
 

@@ -157,6 +157,7 @@ def test_a_command_that_is_not_allowed_leaves_no_half_append(
 
 ENDS: list[tuple[Callable[[History], bool], str | None, float]] = [
     (lambda history: history.expire(SlidingExpiry(3600)), "idle 3600000 0 0", 3600),
+    (lambda history: history.expire(SlidingExpiry(20)), "idle 20000 0 0", 20),
     (lambda history: history.pin(), "none 0 0 0", 0),
     (lambda history: history.expire_at(datetime(2200, 1, 1, tzinfo=UTC)), "at 7258118400000 0 0", 4e9),
     (lambda history: history.expire(None), None, 60),

@@ -209,7 +209,8 @@ class Schedule:
         """An expiry or an instant of its own, a pin, or none."""
         worker, own, began = self.random.choice(self.workers), self.random.choice(OWN), now_ms()
         kind = self.random.choice(["expire", "expire", "expire_at", "past", "pin", "none"])
-        terms, change = own.terms, ("expire", own)
+        terms = own.terms
+        change: tuple[Any, ...] = ("expire", own)
         if kind in ("expire_at", "past"):
             ms = began + 100_000_000 if kind == "expire_at" else began - self.random.choice([0, 1, 9999])
             terms = at_instant(EPOCH + timedelta(milliseconds=ms))

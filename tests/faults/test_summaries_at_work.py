@@ -28,7 +28,7 @@ from memory_redis._engine.scripts import CLAIM, COMPACT, Script
 from memory_redis.telemetry import Event
 from tests.faults.conftest import Connect
 from tests.faults.summarising import SESSION, Asked, Job, Processes, asked_of
-from tests.faults.ways import HOST, SCRIPTS, Way
+from tests.faults.ways import HOST, SCRIPTS, WAYS, Way
 from tests.faults.worker import read_of
 from tests.scenarios.remembering import IN_FRONT, SUMMARY, SUMMARY_BUFFER, Model, over
 from tests.scenarios.stored import eventually, texts
@@ -320,6 +320,19 @@ async def test_counting_by_the_messages_meets_lost_replies_too(
     assert [rule.hits for rule in rules] == [1, 1, 1]
     assert len(model.asked) == 1
     assert texts(direct.session(SESSION).load()) == ["3", "4"]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+async def test_every_way_to_the_server_summarises(connect: Connect, port: int, direct: RedisMemory) -> None:
+    """R96: own connections, and clients that are passed in, whatever they decode and repeat."""
+    store = over(connect(port, timeout=5), SUMMARY_BUFFER, model := Model(), 4)
+    for number in range(5):
+        await store.append(SESSION, human(str(number)))
+    assert model.told == [["human: 0", "human: 1", "human: 2"]]
+    assert texts(await store.load(SESSION)) == [f"{IN_FRONT}s1", "3", "4"]
+    version = direct.session(SESSION).load().version
+    assert await store.session(SESSION).compact("in short", expected=version, keep=1) == 1
+    assert direct.session(SESSION).load().summary == "in short"
 
 
 # -- the server -----------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from memory_redis import (
     StoredMessage,
     SummaryNotMade,
     TokenCounter,
+    Version,
     ai,
     human,
 )
@@ -418,6 +419,7 @@ async def test_a_model_that_fails_loses_no_message_and_is_asked_again(
     assert texts(await store.load("s1")) == [f"{IN_FRONT}s3", "5", "6"]
 
 
+@one_server
 async def test_a_model_that_fails_by_an_error_of_this_library_is_like_any_other(
     memory: MakeMemory, raw: redis.Redis, keys: Names
 ) -> None:
@@ -449,6 +451,7 @@ ANSWERS: list[tuple[Any, type[MemoryRedisError]]] = [
 ]
 
 
+@one_server
 @pytest.mark.parametrize(("answer", "cause"), ANSWERS, ids=lambda value: shown(value)[:20])
 async def test_an_answer_that_is_no_summary_is_an_error(
     memory: MakeMemory, answer: Any, cause: type[MemoryRedisError]
@@ -462,6 +465,7 @@ async def test_an_answer_that_is_no_summary_is_an_error(
     assert texts(await store.load("s1")) == list("01234")
 
 
+@one_server
 @pytest.mark.parametrize("count", [-1, 2.5, True, None, ZeroDivisionError()], ids=lambda value: shown(value))
 async def test_a_counter_that_fails_is_an_error_and_the_message_is_stored(
     memory: MakeMemory, count: Any
@@ -482,6 +486,7 @@ async def test_a_counter_that_fails_is_an_error_and_the_message_is_stored(
     assert (texts(await store.load("s1")), model.asked) == (["0", "1"], [])
 
 
+@one_server
 async def test_a_conversation_too_large_to_be_loaded_is_stored_all_the_same(memory: MakeMemory) -> None:
     """R98: the error says why there is no summary."""
     store = over(memory(limits=Limits(load_bytes=2000)), SUMMARY, Model(), 2)
@@ -534,6 +539,8 @@ async def test_a_refused_append_makes_no_summary(memory: MakeMemory, direct: Red
     history = over(memory(), SUMMARY, model := Model(), 2).session("s1")
     with pytest.raises(InvalidMessage):
         await history.append()
+    with pytest.raises(ConflictError):
+        await history.append(human("x"), expected=Version())
     assert (model.asked, await history.count()) == ([], 9)
 
 
@@ -608,10 +615,12 @@ def test_who_interrupts_a_model_leaves_no_claim(
 
 
 @one_server
-@pytest.mark.parametrize("kind", ["coroutine", "function"])
+@pytest.mark.parametrize(
+    ("kind", "how"), [("coroutine", "task"), ("coroutine", "scope"), ("function", "task")]
+)
 @pytest.mark.parametrize("memory", ["async"], indirect=True)
 async def test_a_call_that_is_cancelled_while_the_model_works_leaves_no_claim(
-    memory: MakeMemory, raw: redis.Redis, keys: Names, kind: str
+    memory: MakeMemory, raw: redis.Redis, keys: Names, kind: str, how: str
 ) -> None:
     """R98, D12: the message is stored, and the next append makes the summary at once."""
     begun, released = threading.Event(), threading.Event()
@@ -627,12 +636,23 @@ async def test_a_call_that_is_cancelled_while_the_model_works_leaves_no_claim(
         return "never"
 
     store = over(memory(), SUMMARY, coroutine if kind == "coroutine" else function, 2)
-    task = asyncio.create_task(store.append("s1", *numbered(5)))
+    scope = anyio.CancelScope()
+
+    async def append() -> None:
+        with scope:
+            await store.append("s1", *numbered(5))
+
+    task = asyncio.create_task(append())
     await eventually(begun.is_set, "the model is at it")
     assert raw.hexists(keys.meta, "w")
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
+    if how == "scope":
+        scope.cancel()
         await task
+        assert scope.cancelled_caught
+    else:
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
     assert not raw.hexists(keys.meta, "w")
     released.set()  # a thread cannot be stopped; what it gives is dropped
     model = Model()

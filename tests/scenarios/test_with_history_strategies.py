@@ -57,6 +57,7 @@ async def test_over_the_buffer_the_model_sees_one_three_and_five_messages(chats:
     assert chats.said() == ["human: q1", "ai: a1", "human: q2", "ai: a2", "human: q3", "ai: a3"]
 
 
+@one_server
 @pytest.mark.parametrize("n", [0, 1, 2, 3])
 async def test_over_a_window_of_n_the_model_sees_n_and_what_is_new(chats: Chats, n: int) -> None:
     """R87, R90, T20: and all turns are stored whole."""
@@ -102,6 +103,7 @@ async def test_over_a_summary_buffer_as_well(chats: Chats) -> None:
     assert model.seen[3] == [f"system: {IN_FRONT}s1", "human: q3", "ai: a3", "human: q4"]
 
 
+@one_server
 async def test_a_window_of_the_wrapper_or_of_a_call_is_on_top(chats: Chats) -> None:
     """R87: it limits the messages; a summary stands before them all the same."""
     model = numbered(3)
@@ -133,6 +135,7 @@ async def test_a_cleared_conversation_begins_anew(chats: Chats) -> None:
     assert model.seen[3] == ["human: q4"]
 
 
+@one_server
 async def test_a_failing_model_stores_nothing_unless_asked_to(chats: Chats) -> None:
     """R84: by default the turn at its end; with save_input="before" the question stays."""
     for save_input, left in (("after", []), ("before", ["human: Hi"])):
@@ -142,6 +145,7 @@ async def test_a_failing_model_stores_nothing_unless_asked_to(chats: Chats) -> N
         assert chats.said("ann", save_input) == left
 
 
+@one_server
 async def test_a_question_that_is_stored_first_is_not_shown_twice(chats: Chats) -> None:
     """R84, R87: also where storing it makes a summary due."""
     model, summariser = numbered(3), Model()
@@ -193,6 +197,7 @@ async def test_a_summary_that_fails_does_not_cost_the_answer(chats: Chats) -> No
     assert chats.load().summary == "s2"
 
 
+@one_server
 async def test_a_second_try_within_a_turn_takes_the_error_back(chats: Chats) -> None:
     """R84, R98: the question's summary fails, the answer's is made."""
     report = TurnReport()
@@ -203,6 +208,7 @@ async def test_a_second_try_within_a_turn_takes_the_error_back(chats: Chats) -> 
     assert chats.load().summary == "s2"
 
 
+@one_server
 async def test_without_a_default_session_a_call_names_its_own(chats: Chats) -> None:
     """R83, R13: a shared session is for those who ask for one."""
     ask = chats.wrap(Script(), strategy(chats, WINDOW, 3))
@@ -210,6 +216,7 @@ async def test_without_a_default_session_a_call_names_its_own(chats: Chats) -> N
         await ask("Hi", session=None)
 
 
+@one_server
 async def test_a_default_session_is_shared_by_all_that_name_none(chats: Chats) -> None:
     """R83: and by nobody who names one."""
     model = numbered(4)
@@ -238,6 +245,7 @@ async def test_half_of_a_name_is_not_the_default_session(chats: Chats, half: dic
         await ask("Hi", session="")
 
 
+@one_server
 async def test_a_strategy_of_the_other_face_is_used_through_its_twin(chats: Chats) -> None:
     """R87: a memory that was made from a URL has both faces."""
     model = numbered(3)

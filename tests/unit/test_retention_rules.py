@@ -134,6 +134,13 @@ def test_a_newer_call_of_the_same_id_has_the_results_that_follow() -> None:
     assert surplus(one, 2, 2, 0, 0)[0] == 2
 
 
+def test_a_second_result_of_a_call_that_was_answered_takes_nothing_along() -> None:
+    """F16: the exchange was whole when it went."""
+    one = conversation([(0, 1, 1), (0, 1, 1), (9, 1, 0)], "msgpack")
+    kept = [*one, one[1], one[2]]
+    assert surplus(kept, 4, 3, 0, 0)[0] == 2
+
+
 @pytest.mark.parametrize(("many", "cut"), [(999, 1000), (1000, 1001), (1001, 0)])
 def test_records_without_a_time_go_with_an_older_one_behind_them(many: int, cut: int) -> None:
     """Decision 23: if it is near; so an append looks at a bounded number of records."""
