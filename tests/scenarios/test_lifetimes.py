@@ -432,8 +432,9 @@ LONGER: dict[str, Callable[[MakeMemory, Any, int], Awaitable[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("longer", LONGER)
-@pytest.mark.parametrize("summary", [False, True], ids=["messages", "summary"])
+@pytest.mark.parametrize(
+    ("longer", "summary"), [*((longer, False) for longer in LONGER), ("pin", True), ("touch", True)]
+)
 async def test_the_users_index_outlives_a_conversation_that_was_given_longer(
     memory: MakeMemory, raw: redis.Redis, keys: Names, longer: str, summary: bool
 ) -> None:

@@ -65,7 +65,7 @@ WINDOWS: list[Window] = [
 async def test_messages_go_with_the_first_append_after_their_time(
     coded: MakeMemory, raw: redis.Redis, keys: Names
 ) -> None:
-    """R90, decision 23: versions and positions go on; until then no load shows them, though they count."""
+    """Decision 23: versions and positions go on; until then no load shows them, though they count."""
     history = coded(retention=MaxAge(hours=1)).history("ann", "c1")
     for number in range(5):
         version = await history.append(human(str(number)))
@@ -119,7 +119,7 @@ async def test_a_result_is_not_shown_without_its_call_that_is_too_old(
 async def test_at_most_so_many_bytes_stay(
     coded: MakeMemory, raw: redis.Redis, keys: Names, size: int
 ) -> None:
-    """R90, decision 23: as many of the newest as there is room for, and the newest in any case."""
+    """Decision 23: as many of the newest as there is room for, and the newest in any case."""
     history = coded(retention=MaxBytes(size)).history("ann", "c1")
     chance = random.Random(size)
     for number in range(25):
@@ -283,10 +283,10 @@ CHANGES: list[Callable[..., Any]] = [
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 async def test_the_size_that_the_meta_knows_is_that_of_the_records(
-    coded: MakeMemory, raw: redis.Redis, keys: Names, change: Any
+    memory: MakeMemory, raw: redis.Redis, keys: Names, change: Any
 ) -> None:
     """Decision 23, P10: whatever changed the conversation, and the limit holds with the next append."""
-    history = coded(retention=MaxBytes(1500), on_corrupt="skip").history("ann", "c1")
+    history = memory(retention=MaxBytes(1500), on_corrupt="skip").history("ann", "c1")
     await history.append(*(human("x" * 40 * number) for number in range(1, 5)))
     check_size(raw, keys)
     await change(history, raw, keys)
@@ -299,7 +299,7 @@ async def test_the_size_that_the_meta_knows_is_that_of_the_records(
 async def test_a_summary_is_no_message_that_could_go(
     memory: MakeMemory, raw: redis.Redis, keys: Names
 ) -> None:
-    """R96: limits of number, age and size are those of the messages."""
+    """Decision 23: limits of number, age and size are those of the messages."""
     history = memory(retention=MaxMessages(1) & MaxAge(hours=1) & MaxBytes(1)).history("ann", "c1")
     await history.append(human("1"))
     await history.compact("x" * 500, expected=(await history.load()).version)
