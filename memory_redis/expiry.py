@@ -22,8 +22,8 @@ class Terms(NamedTuple):
     """An expiry as the scripts read it.
 
     Attributes:
-        policy: `"none"`, `"idle"` (from the last append), `"fixed"` (from the first message) or
-            `"at"` (an instant).
+        policy: `"none"`, `"idle"` (from the last append), `"fixed"` (from the first message),
+            `"at"` (an instant) or `"in"` (an instant, so long from now).
 
         ms: the duration; for `"at"`, ms since 1970.
 
@@ -138,14 +138,17 @@ class FixedExpiry(Expiry):
         return Terms("fixed", milliseconds(self.duration))
 
 
-def at_instant(when: datetime) -> Terms:
-    """The terms of a conversation that ends at an instant.
+def at_instant(when: datetime | timedelta) -> Terms:
+    """The terms of a conversation that ends at an instant, or so long from now.
 
     Raises:
-        InvalidSetting: it is no datetime with a time zone, or not of the years 1970 to 9999.
+        InvalidSetting: it is no datetime with a time zone, or not of the years 1970 to 9999; or no
+            duration from 1 ms to 100 years.
     """
+    if isinstance(when, timedelta):
+        return Terms("in", milliseconds(duration(when)))
     if not isinstance(when, datetime) or when.utcoffset() is None:
-        raise InvalidSetting("an instant is a datetime with a time zone")
+        raise InvalidSetting("an instant is a datetime with a time zone, or a timedelta from now")
     if not _EARLIEST < when <= _LATEST:
         raise InvalidSetting("an instant is of the years 1970 to 9999")
     return Terms("at", milliseconds(when - _EARLIEST))

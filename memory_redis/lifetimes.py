@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from memory_redis._engine.conversation import Conversation
 from memory_redis._engine.drivers import AsyncDriver, Driver
@@ -39,11 +39,12 @@ class Lifetime:
         why = "d" if expiry is None else check_expiry(expiry).terms.text()
         return self._driver.drive(self._conversation.renewer.renew(why))
 
-    def expire_at(self, when: datetime) -> bool:
+    def expire_at(self, when: datetime | timedelta) -> bool:
         """Let the conversation end at an instant, whatever happens meanwhile.
 
         Args:
-            when: with a time zone, to the millisecond, by the server's clock.
+            when: an instant with a time zone, to the millisecond; or how long from now. By the server's
+                clock.
 
         Returns:
             Whether the conversation is there.
@@ -90,7 +91,7 @@ class AsyncLifetime:
         why = "d" if expiry is None else check_expiry(expiry).terms.text()
         return await self._driver.drive(self._conversation.renewer.renew(why))
 
-    async def expire_at(self, when: datetime) -> bool:
+    async def expire_at(self, when: datetime | timedelta) -> bool:
         """Let the conversation end at an instant, whatever happens meanwhile. As `Lifetime.expire_at`.
 
         Raises:

@@ -41,8 +41,8 @@ class ConversationInfo:
     Attributes:
         messages: how many are stored.
 
-        last_active: when something was appended last (or read, where reads renew the end), exact to a
-            minute, UTC.
+        last_active: when something was appended last (or read, where reads renew the end; or its end was
+            changed), exact to a minute, UTC.
 
         expire_in: seconds until it ends; None if it does not.
     """

@@ -57,7 +57,7 @@ class Conversation:
         self.settings, self.default_window = settings, settings.window
         self.reader: ReadsConversation = Reader(self.keys, settings, terms)
         self.writer = Writer(self.keys, settings, terms)
-        self.renewer = Renewer(self.keys, terms)
+        self.renewer = Renewer(self.keys, terms, settings.emit)
         self.compactor = Compactor(self.keys, settings)
 
     def window(self, window: Window | None) -> Window:

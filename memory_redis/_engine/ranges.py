@@ -183,8 +183,10 @@ class Ranges:
             strict: more than a load may bring is an error; else the newest are given, as `fitting` does.
         """
         first = (0, PAGE - 1) if wanted is None else (-wanted, PAGE - wanted - 1)
+        replies: list[Any] | None = None
         while True:
-            found = yield from self.read(*first, extra)
+            found = yield from self.read(*first, extra if replies is None else ())
+            replies = found.extra if replies is None else replies
             state = found.state
             if wanted is None and state.size > self._limit and not state.healed:
                 raise self.too_large()
@@ -207,7 +209,7 @@ class Ranges:
                 position, trimmed = position + len(added), now.trimmed
                 records = self._held(records + added, strict)
             else:
-                return Found(state, records, position - len(records), True, found.extra)
+                return Found(state, records, position - len(records), True, replies)
 
     def _held(self, records: list[bytes], strict: bool) -> list[bytes]:
         if strict:

@@ -74,7 +74,7 @@ class Reader:
 
     def __init__(self, keys: ConversationKeys, settings: Settings, terms: Terms) -> None:
         self._keys, self._settings, self._renewed = keys, settings, terms.on_read
-        self._renewer, self._ranges = Renewer(keys, terms), Ranges(keys, settings.limits)
+        self._renewer, self._ranges = Renewer(keys, terms, settings.emit), Ranges(keys, settings.limits)
         self._decoder = Decoder(keys.label, keys.owner, settings.limits)
         self._age_ms = settings.caps.age_ms or None
 
@@ -134,7 +134,7 @@ class Reader:
         else:
             # index 1 to 0 is an empty range
             found = yield from ranges.read(*((-wanted, -1) if wanted else (1, 0)), extra)
-        start = 0
+        replies, start = found.extra, 0
         while True:
             records, position = found.records[start:], found.position + start
             ranges.bound(records)
@@ -148,11 +148,11 @@ class Reader:
             if start:
                 start = max(start - missing, 0)
             else:
-                found = yield from ranges.read(-(len(found.records) + missing), -1, extra)
+                found = yield from ranges.read(-(len(found.records) + missing), -1)
         state = found.state
         if tied and (wanted is not None or state.trimmed > state.edited):
             messages = without_orphans(messages, tied)
-        return Loaded(state, messages, failed, found.extra)
+        return Loaded(state, messages, failed, replies)
 
     def _limited(self, bounds: Bounds, on_corrupt: OnCorrupt, extra: tuple[Call, ...]) -> Flow[Loaded]:
         """A window with limits that the headers of the records tell."""

@@ -10,6 +10,7 @@ from memory_redis._engine.plans import Call, Flow, Plan
 from memory_redis._engine.scripts import RENEW
 from memory_redis.errors import InvalidSetting
 from memory_redis.expiry import Terms
+from memory_redis.telemetry import Emitter, Event
 
 _INDEX_FIRST: Final = 2
 
@@ -17,10 +18,10 @@ _INDEX_FIRST: Final = 2
 class Renewer:
     """The flows that change when one conversation ends."""
 
-    __slots__ = ("_keys", "_words")
+    __slots__ = ("_emit", "_keys", "_words")
 
-    def __init__(self, keys: ConversationKeys, terms: Terms) -> None:
-        self._keys, self._words = keys, tuple(map(str, terms[:3]))
+    def __init__(self, keys: ConversationKeys, terms: Terms, emit: Emitter) -> None:
+        self._keys, self._emit, self._words = keys, emit, tuple(map(str, terms[:3]))
 
     def call(self, why: str, told: str = "0") -> Call:
         """The script: `"r"` because of a read, `"t"` by a touch, `"d"` to drop own terms, or own terms."""
@@ -43,6 +44,8 @@ class Renewer:
         if found < 0:
             raise InvalidSetting("the conversation would have ended already; nothing was changed")
         yield from self.told(reply)
+        if found and reply[2] and self._emit.wants_details():
+            self._emit(Event("expiry", self._keys.label, expire_at=reply[2]))
         return bool(found)
 
     def told(self, reply: list[Any]) -> Flow[None]:

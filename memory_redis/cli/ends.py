@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Final
 
-from memory_redis import History, InvalidSetting, NoExpiry, RedisMemory, SlidingExpiry
+from memory_redis import History, NoExpiry, RedisMemory, SlidingExpiry
 from memory_redis.cli.problems import USAGE, CommandError
 from memory_redis.cli.safe import safe_id
 from memory_redis.cli.shown import duration_text, moment_text
@@ -17,8 +16,6 @@ __all__ = ["Change", "KeptEnd", "change_of", "pin", "unpin"]
 
 Change = Callable[[RedisMemory, str, str], str]
 """Changes when a conversation of a user ends, and gives a line that says when that is."""
-
-_PROBE: Final = timedelta(minutes=10)
 
 
 class KeptEnd:
@@ -56,10 +53,9 @@ def change_of(rest: str | None, at: str | None, idle: str | None, default: bool)
 
 
 def _in(rest: timedelta, memory: RedisMemory, user: str, conversation: str) -> str:
-    instant = _ending_in(memory.history(user, conversation), rest)
-    if instant is None:
+    if not memory.history(user, conversation).expire_at(rest):
         raise _absent(user, conversation)
-    return f"ends at {moment_text(instant)} UTC, in {duration_text(rest.total_seconds())}"
+    return f"ends in {duration_text(rest.total_seconds())}"
 
 
 def _at(instant: datetime, memory: RedisMemory, user: str, conversation: str) -> str:
@@ -107,31 +103,6 @@ def _keeping(left: float | None) -> Expiry:
     if left is None:
         return NoExpiry()
     return SlidingExpiry(max(SHORTEST, timedelta(seconds=min(left, LONGEST.total_seconds()))))
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
-def _ending_in(history: History, rest: timedelta) -> datetime | None:
-    """Let a conversation end so much later than now; the instant, None if it is not there.
-
-    An instant is one of the server's clock, and ours may be another. So a first one, late enough not to
-    be past, tells how far the server is from it; the second is the right one.
-    """
-    probe = _now() + rest + _PROBE
-    try:
-        if not history.expire_at(probe):
-            return None
-    except InvalidSetting:
-        raise CommandError(
-            "the clock of this machine is far behind the server's: nothing was changed"
-        ) from None
-    left = history.expire_in()
-    if left is None:
-        return None
-    instant = probe - timedelta(seconds=left) + rest
-    return instant if history.expire_at(instant) else None
 
 
 def _instant(text: str) -> datetime:

@@ -53,48 +53,13 @@ def left(history: History) -> float:
     return seconds
 
 
-def test_expire_in_is_an_instant_from_now(run: Run, history: History, server: Server) -> None:
-    """It ends two hours from now whatever is said meanwhile, by the clock of the server."""
-    said = run("expire", "ann", "c", "--in", "2h")
-    found = re.fullmatch(r"ends at (\S+ \S+) UTC, in 2:00:00\n", said)
-    assert found is not None, said
+def test_expire_in_is_an_instant_from_now(run: Run, history: History) -> None:
+    """It ends two hours from now, by the clock of the server, whatever is said meanwhile."""
+    assert run("expire", "ann", "c", "--in", "2h") == "ends in 2:00:00\n"
     first = left(history)
     assert 2 * HOUR - 10 < first <= 2 * HOUR
     history.append(human("later"))
     assert left(history) <= first
-    seconds, _ = server.ask("TIME")
-    told = datetime.fromisoformat(found[1]).replace(tzinfo=UTC).timestamp()
-    assert abs(told - int(seconds) - left(history)) < 3
-
-
-@pytest.mark.parametrize(
-    ("wrong", "rest", "seconds"), [(-180, "4h", 4 * HOUR), (-5, "30s", 30), (1_800, "1m", 60)]
-)
-def test_expire_in_goes_by_the_clock_of_the_server(
-    run: Run, history: History, wrong: int, rest: str, seconds: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """This machine's clock may be wrong by minutes or hours: the conversation ends when it was said to."""
-    monkeypatch.setattr("memory_redis.cli.ends._now", lambda: datetime.now(UTC) + timedelta(minutes=wrong))
-    run("expire", "ann", "c", "--in", rest)
-    assert seconds - 10 < left(history) <= seconds
-
-
-def test_expire_in_with_a_clock_that_is_far_behind_is_refused(
-    history: History,
-    server: Server,
-    namespace: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """It could only be guessed then: exit code 1, one line, and the end stays where it was."""
-    monkeypatch.setattr("memory_redis.cli.ends._now", lambda: datetime.now(UTC) - timedelta(days=1))
-    code = main(["expire", "ann", "c", "--in", "1h", "--url", server.url, "--namespace", namespace])
-    printed = capsys.readouterr()
-    assert (code, printed.out) == (1, "")
-    assert printed.err == (
-        "memory-redis: the clock of this machine is far behind the server's: nothing was changed\n"
-    )
-    assert left(history) > 6 * 24 * HOUR
 
 
 def test_expire_in_ends_the_conversation(run: Run, history: History) -> None:
@@ -245,7 +210,7 @@ def test_a_command_of_its_own_process_does_the_same(history: History, server: Se
     where = ("--url", server.url, "--namespace", namespace)
     done = memory_redis("expire", "ann", "c", "--in", "3d", *where)
     assert (done.returncode, done.stderr) == (0, "")
-    assert re.fullmatch(r"ends at \S+ \S+ UTC, in 3 d 0:00:00\n", done.stdout)
+    assert done.stdout == "ends in 3 d 0:00:00\n"
     done = memory_redis("pin", "ann", "c", *where)
     assert (done.returncode, done.stdout, done.stderr) == (0, "pinned: does not end by itself\n", "")
     assert history.expire_in() is None

@@ -26,6 +26,7 @@ from memory_redis import (
     human,
 )
 from memory_redis.expiry import Expiry
+from memory_redis.telemetry import Event
 from tests.conftest import MakeMemory
 from tests.scenarios.stored import Names, call, eventually, keys_in, result, texts
 from tests.scenarios.test_expiry import end_of, now_of
@@ -133,6 +134,26 @@ async def test_an_instant_of_its_own_is_kept_to_the_millisecond(
         await worker.touch()
         assert end_of(raw, keys) == at
     assert 5 * 86_400 - 60 < await history.expire_in() <= 5 * 86_400
+
+
+async def test_an_end_may_be_so_long_from_now(
+    memory: MakeMemory, keys: Names, raw: redis.Redis, events: list[Event]
+) -> None:
+    """An instant by the server's clock, which later appends of every policy keep, and hooks hear of."""
+    history = memory(expiry=SlidingExpiry(days=7), hooks=(events.append,)).history("ann", "c1")
+    await history.append(human("1"))
+    before = now_of(raw)
+    assert await history.expire_at(timedelta(hours=2)) is True
+    end = before + raw.pttl(keys.messages)
+    assert before + 7_190_000 < end <= now_of(raw) + 7_200_000
+    told = [event.expire_at for event in events if event.kind == "expiry"][-1]
+    assert before + 7_200_000 <= told <= now_of(raw) + 7_200_000
+    await memory(expiry=NoExpiry()).history("ann", "c1").append(human("2"))
+    assert 0 < raw.pttl(keys.messages) <= 7_200_000
+    assert raw.hget(keys.meta, "p") == f"at {told} 0 0".encode()
+    for wrong in (timedelta(0), timedelta(seconds=-1), timedelta(days=36_526)):
+        with pytest.raises(InvalidSetting):
+            await history.expire_at(wrong)
 
 
 async def test_the_most_specific_setting_shows_after_the_very_first_append(

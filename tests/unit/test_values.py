@@ -220,9 +220,15 @@ def test_an_instant_is_told_to_the_millisecond(when: datetime, ms: int) -> None:
     assert at_instant(when) == ("at", ms, 0, False)
 
 
+def test_an_instant_may_be_so_long_from_now() -> None:
+    """Decision 7: the server, which knows what time it is, makes an instant of it."""
+    assert at_instant(timedelta(minutes=1, microseconds=1999)) == ("in", 60_001, 0, False)
+
+
 NO_INSTANTS: list[Any] = [
     *(datetime(2030, 1, 1), datetime.max, datetime(2030, 1, 1).date(), 1_893_553_445, 1e9, "2030-01-01"),
-    *(None, True, timedelta(days=1), datetime(1969, 12, 31, tzinfo=UTC), datetime(1970, 1, 1, tzinfo=UTC)),
+    *(None, True, timedelta(0), timedelta(days=-1), timedelta(days=36_526)),
+    *(datetime(1969, 12, 31, tzinfo=UTC), datetime(1970, 1, 1, tzinfo=UTC)),
     datetime.max.replace(tzinfo=timezone(timedelta(hours=-1))),
     datetime.min.replace(tzinfo=timezone(timedelta(hours=1))),
 ]
