@@ -80,14 +80,19 @@ def _extent(start: int, stop: int, length: int) -> tuple[int, int]:
 
 
 class Ranges:
-    """The flows that read records of one conversation by their place in the list."""
+    """The flows that read records of one conversation by their place in the list.
 
-    __slots__ = ("_birth", "_keys", "_limit", "_meta")
+    Attributes:
+        front: calls for the birth tag, and then the first record.
+    """
+
+    __slots__ = ("_birth", "_keys", "_limit", "_meta", "front")
 
     def __init__(self, keys: ConversationKeys, limits: Limits) -> None:
         self._keys, self._limit = keys, limits.load_bytes
         self._birth = Call("HGET", ("b",), keys=(keys.meta,))
         self._meta = Call("HMGET", META, keys=(keys.meta,))
+        self.front = self._birth, Call("LRANGE", ("0", "0"), keys=(keys.messages,))
 
     def _quick(self, start: int, stop: int, extra: tuple[Call, ...]) -> Plan[Found]:
         """Records from list index `start` to `stop`, both included, as LRANGE counts."""

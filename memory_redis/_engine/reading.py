@@ -225,10 +225,10 @@ class Reader:
     def _tail(self, bounds: Bounds, on_corrupt: OnCorrupt, now_ms: int, size: int) -> Flow[Loaded]:
         """A window by the messages themselves, of which so many are read at first."""
         ranges = self._ranges
-        extra = (Call("LRANGE", ("0", "0"), keys=(self._keys.messages,)),) if bounds.keep_system else ()
+        extra = ranges.front if bounds.keep_system else ()
         while True:
             if bounds.oldest:
-                found = yield from ranges.read(0, size - 1, extra)
+                found = yield from ranges.read(0, size - 1)
             elif size > PAGE:
                 found = yield from ranges.everything(extra, size, strict=False)
             else:
@@ -250,8 +250,8 @@ class Reader:
         messages, failed, _ = decode(records, position, whole=True)
         front, moved = records[:1], False
         if bounds.keep_system and not (whole or oldest):
-            [front] = found.extra
-            moved = not front or position_of(front[0]) not in (None, state.trimmed)
+            birth, front = found.extra  # of the same moment if they still belong to what was read after them
+            moved = birth != state.birth or not front or position_of(front[0]) not in (None, state.trimmed)
         head, broken, _ = decode([] if moved else front, state.trimmed, whole=True)
         if broken and strict and bounds.keep_system:
             raise broken[0]

@@ -442,6 +442,34 @@ async def test_all_that_a_long_history_holds_has_room_in_a_window(
         assert asked == 5 or window == TokenBudget(10**9, each)
 
 
+async def test_a_window_of_too_many_bytes_is_refused_and_a_smaller_one_is_not(
+    coded: MakeMemory, raw: redis.Redis, keys: Names
+) -> None:
+    """Decision 16, S4: what counts is what the window shows, not what has to be read to find it."""
+    await coded().history("ann", "c1").append(*(human("x" * 600) for _ in range(100)))
+    room = 6 * len(raw.lindex(keys.messages, -1)) + 10
+    history = coded(limits=Limits(load_bytes=room)).history("ann", "c1")
+
+    def windows(size: int) -> list[Window]:
+        return [
+            LastMessages(size, start_on="human"),
+            TokenBudget(size, each),
+            TokenBudget(size, each, keep_system=True),
+            AllMessages(max_bytes=600 * size + 599),
+            TokenBudget(size, each, oldest=True),
+        ]
+
+    for window in windows(6):
+        assert len((await history.load(window)).messages) == 6
+    for size in (7, 9, 100, 1000):
+        for window in windows(size):
+            with pytest.raises(HistoryTooLarge, match="iterate"):
+                await history.load(window)
+    with pytest.raises(HistoryTooLarge):
+        await history.load(Since(60))
+    assert len((await history.load(Since(60) & LastMessages(6))).messages) == 6
+
+
 @once
 async def test_a_window_of_several_pages_is_bound_by_its_own_bytes(
     memory: MakeMemory, raw: redis.Redis, keys: Names
@@ -552,46 +580,47 @@ async def test_corrupt_records_that_were_passed_over_are_told(
 Meanwhile = Callable[[str, redis.Redis, Names], None]
 
 
-def appended(url: str, keys: Names, **options: Any) -> None:
+def append(url: str, keys: Names, **options: Any) -> None:
     """One more message, by somebody else."""
     with RedisMemory.from_url(url, namespace=keys.meta.split(":")[0], **options) as memory:
-        memory.history("ann", "c1").append(human("new"))
+        memory.history(keys.user, "c1").append(human("new"))
 
 
-def begun_anew(url: str, raw: redis.Redis, keys: Names) -> None:
+def begin_anew(url: str, raw: redis.Redis, keys: Names) -> None:
     """Another life, as long as the one before."""
     raw.delete(keys.messages, keys.meta)
     with RedisMemory.from_url(url, namespace=keys.meta.split(":")[0]) as memory:
-        memory.history("ann", "c1").append(system("be quick"), *(human("new") for _ in range(99)))
+        memory.history(keys.user, "c1").append(system("be quick"), *(human("new") for _ in range(99)))
 
 
 MEANWHILE: dict[str, Meanwhile] = {
-    "an append": lambda url, raw, keys: appended(url, keys),
-    "a trim": lambda url, raw, keys: appended(url, keys, retention=MaxMessages(90)),
-    "another life": begun_anew,
+    "an append": lambda url, raw, keys: append(url, keys),
+    "a trim": lambda url, raw, keys: append(url, keys, retention=MaxMessages(90)),
+    "another life": begin_anew,
     "an end": lambda url, raw, keys: raw.delete(keys.messages, keys.meta),
 }
 
 
 @real_servers
 @pytest.mark.parametrize("meanwhile", MEANWHILE)
-async def test_a_window_that_is_read_by_pages_shows_one_moment(
-    ambush: Ambush, url: str, raw: redis.Redis, keys: Names, namespace: str, meanwhile: str
+async def test_a_window_that_is_read_in_steps_shows_one_moment(
+    ambush: Ambush, url: str, raw: redis.Redis, namespace: str, meanwhile: str
 ) -> None:
     """P6, P7: the system message, the messages and the version belong together, whoever comes between."""
-    window = TokenBudget(70, each, keep_system=True)
+    sprung = 0
     with (
         RedisMemory.from_url(url, namespace=namespace, codec="json") as writer,
         RedisMemory.from_url(ambush.url, namespace=namespace) as reader,
     ):
-        history, sprung = writer.history("ann", "c1"), 0
-        for nth in range(1, 12):
-            history.clear()
-            history.append(system("be kind"), *(human(str(number)) for number in range(99)))
-            before = history.load(window)
-            ambush.lay(nth, lambda: MEANWHILE[meanwhile](url, raw, keys))
-            snapshot = reader.history("ann", "c1").load(window)
-            sprung += ambush.sprung
-            moment = before if snapshot.version == before.version else history.load(window)
-            assert (texts(snapshot), snapshot.version) == (texts(moment), moment.version)
-        assert sprung >= 6
+        for window in (TokenBudget(50, each, keep_system=True), TokenBudget(70, each, keep_system=True)):
+            for nth in range(1, 10):
+                keys = Names.of(namespace, f"user{window.bounds.tokens}.{nth}")
+                history = writer.history(keys.user, "c1")
+                history.append(system("be kind"), *(human(str(number)) for number in range(99)))
+                before = history.load(window)
+                ambush.lay(nth, lambda keys=keys: MEANWHILE[meanwhile](url, raw, keys))
+                snapshot = reader.history(keys.user, "c1").load(window)
+                sprung += ambush.sprung
+                moment = before if snapshot.version == before.version else history.load(window)
+                assert (texts(snapshot), snapshot.version) == (texts(moment), moment.version)
+    assert sprung >= 12

@@ -12,15 +12,20 @@ from redis.asyncio.cluster import ClusterNode
 from redis.asyncio.sentinel import Sentinel as AsyncSentinel
 
 from memory_redis import (
+    BYTES_4,
     AppendId,
     AsyncRedisMemory,
     ConflictError,
     CorruptRecord,
     HistoryCleared,
     LastMessages,
+    LastTurns,
     MaxMessages,
     RedisMemory,
+    Since,
     SlidingExpiry,
+    TokenBudget,
+    Window,
     WrongType,
     ai,
     human,
@@ -106,6 +111,27 @@ async def test_every_operation_on_a_cluster(clustered: MakeMemory, cluster: Clus
     assert (await clustered().forget("ann")).conversations == 12
 
 
+async def test_a_window_by_headers_is_one_script_on_a_cluster(
+    clustered: MakeMemory, cluster: Cluster
+) -> None:
+    """I03, decision 14, P11: one call of one script, and none of the commands of a read by pages."""
+
+    def calls() -> list[int]:
+        stats = [node.ask("INFO", "commandstats") for node in cluster.nodes]
+        names = ("evalsha", "eval", "hget", "multi")  # a plain read begins with the birth tag
+        found = [[int(one.get(f"cmdstat_{name}", {"calls": 0})["calls"]) for one in stats] for name in names]
+        return [sum(each) for each in found]
+
+    history = clustered().history("ann", "c1")
+    await history.append(human("1"), ai("2"), human("3"), ai("4"))
+    await history.load(LastTurns(1))  # the node has the script by now
+    windows: list[Window] = [LastTurns(1), TokenBudget(20), Since(60), LastMessages(3, keep_system=True)]
+    for window in windows:
+        before = calls()
+        assert (await history.load(window)).messages
+        assert [after - was for after, was in zip(calls(), before, strict=True)] == [1, 0, 0, 0]
+
+
 async def test_every_operation_through_sentinel(watched: MakeMemory) -> None:
     """P11, G01: the client that redis-py's Sentinel gives for the master."""
     await every_operation(watched)
@@ -133,6 +159,18 @@ async def test_a_key_of_a_wrong_type_on_a_cluster(
     assert texts(await one.history("ann", "c2").load(on_corrupt="skip")) == ["1"]
 
 
+WINDOWS: list[tuple[Window, list[str]]] = [
+    (LastTurns(1), ["1", "", "result of a", "2"]),
+    (TokenBudget(3, BYTES_4), ["2"]),
+    (TokenBudget(16), ["2"]),
+    (Since(60) & LastMessages(3), ["", "result of a", "2"]),
+    (LastMessages(3, keep_system=True, start_on="human"), ["", "result of a", "2"]),
+    (TokenBudget(2, lambda message: len(message.text)), ["2"]),
+    (TokenBudget(2, BYTES_4, oldest=True), ["1"]),
+]
+"""Windows by headers and by messages, with what they show of the first four messages below."""
+
+
 async def every_operation(make: MakeMemory) -> None:
     """Each operation once, with what it must give."""
     one = make(expiry=SlidingExpiry(60, on_read=True))
@@ -152,6 +190,8 @@ async def every_operation(make: MakeMemory) -> None:
     assert texts(caught.value.missed) == ["result of a", "2"]
     assert texts(await history.load()) == ["1", "", "result of a", "2"]
     assert texts(await history.load(LastMessages(2))) == ["2"]
+    for window, shown in WINDOWS:
+        assert texts(await history.load(window)) == shown
     assert positions([message async for message in history.iterate(page_size=3)]) == [0, 1, 2, 3]
     assert (await history.count(), await history.exists()) == (4, True)
     assert 50 < await history.expire_in() <= 60
