@@ -23,6 +23,7 @@ from memory_redis.errors import (
     InvalidMessage,
     InvalidSetting,
     MemoryRedisError,
+    SummaryNotMade,
 )
 from memory_redis.layouts import well_formed
 from memory_redis.rules import Rules, TurnReport
@@ -67,6 +68,11 @@ class TurnLike(Protocol[M]):
     @property
     def conflict(self) -> ConflictError | None:
         """What a commit met."""
+        ...
+
+    @property
+    def summary_error(self) -> SummaryNotMade | None:
+        """Why a summary that was due after a commit could not be made."""
         ...
 
     @property
@@ -269,7 +275,7 @@ class Exchange(Generic[M]):
         """Note a commit; whether a turn stood under the idempotency key before."""
         report = self.report
         report.saved, report.version, report.conflict = True, turn.version, turn.conflict
-        report.summary_error = getattr(turn, "summary_error", None)
+        report.summary_error = turn.summary_error
         report.repeated = self.key is not None and turn.version is not None and turn.version.repeated
         return report.repeated
 

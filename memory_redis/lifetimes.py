@@ -6,7 +6,14 @@ from datetime import datetime, timedelta
 
 from memory_redis._engine.conversation import Conversation
 from memory_redis._engine.drivers import AsyncDriver, Driver
+from memory_redis._engine.plans import Flow
 from memory_redis.expiry import Expiry, NoExpiry, at_instant, check_expiry
+
+
+def _changed(conversation: Conversation, expiry: Expiry | None) -> Flow[bool]:
+    if expiry is None:
+        return conversation.renewer.renew("drop")
+    return conversation.renewer.renew("set", check_expiry(expiry).terms)
 
 
 class Lifetime:
@@ -36,8 +43,7 @@ class Lifetime:
         Raises:
             InvalidSetting: it is no expiry, or the conversation would have ended already by its own.
         """
-        why = "d" if expiry is None else check_expiry(expiry).terms.text()
-        return self._driver.drive(self._conversation.renewer.renew(why))
+        return self._driver.drive(_changed(self._conversation, expiry))
 
     def expire_at(self, when: datetime | timedelta) -> bool:
         """Let the conversation end at an instant, whatever happens meanwhile.
@@ -52,7 +58,7 @@ class Lifetime:
         Raises:
             InvalidSetting: the instant has no time zone, or is past.
         """
-        return self._driver.drive(self._conversation.renewer.renew(at_instant(when).text()))
+        return self._driver.drive(self._conversation.renewer.renew("set", at_instant(when)))
 
     def pin(self) -> bool:
         """Let the conversation not end by itself; `expire(None)` unpins it.
@@ -69,7 +75,7 @@ class Lifetime:
             Whether the conversation is there. One that is over by its expiry, because that was made
             shorter, ends.
         """
-        return self._driver.drive(self._conversation.renewer.renew("t"))
+        return self._driver.drive(self._conversation.renewer.renew("touch"))
 
 
 class AsyncLifetime:
@@ -88,8 +94,7 @@ class AsyncLifetime:
         Raises:
             InvalidSetting: it is no expiry, or the conversation would have ended already by its own.
         """
-        why = "d" if expiry is None else check_expiry(expiry).terms.text()
-        return await self._driver.drive(self._conversation.renewer.renew(why))
+        return await self._driver.drive(_changed(self._conversation, expiry))
 
     async def expire_at(self, when: datetime | timedelta) -> bool:
         """Let the conversation end at an instant, whatever happens meanwhile. As `Lifetime.expire_at`.
@@ -97,7 +102,7 @@ class AsyncLifetime:
         Raises:
             InvalidSetting: the instant has no time zone, or is past.
         """
-        return await self._driver.drive(self._conversation.renewer.renew(at_instant(when).text()))
+        return await self._driver.drive(self._conversation.renewer.renew("set", at_instant(when)))
 
     async def pin(self) -> bool:
         """Let the conversation not end by itself; `expire(None)` unpins it. As `Lifetime.pin`."""
@@ -105,4 +110,4 @@ class AsyncLifetime:
 
     async def touch(self) -> bool:
         """Renew the end as an append would, and store nothing. As `Lifetime.touch`."""
-        return await self._driver.drive(self._conversation.renewer.renew("t"))
+        return await self._driver.drive(self._conversation.renewer.renew("touch"))

@@ -13,18 +13,10 @@ from memory_redis.history import AsyncHistory, History
 from memory_redis.memory import AsyncRedisMemory, RedisMemory
 from memory_redis.messages import StoredMessage
 from memory_redis.summaries import KeepMessages, KeepTokens
-from memory_redis.upkeep import (
-    AsyncSummarisedHistory,
-    AsyncUpkeep,
-    Model,
-    SummarisedHistory,
-    Summariser,
-    Upkeep,
-    View,
-    check_model,
-    view_of,
-)
+from memory_redis.summarised import AsyncSummarisedHistory, SummarisedHistory
+from memory_redis.upkeep import AsyncUpkeep, Model, Summariser, Upkeep, check_model
 from memory_redis.versions import Version
+from memory_redis.views import View, view_of
 from memory_redis.windows import Window
 
 Session = str | tuple[str, str]
@@ -97,6 +89,11 @@ class _Strategy(Generic[M]):
         if not number or not 1 <= seconds <= 3600:
             raise InvalidSetting("model_seconds must be from 1 to 3,600")
         check_model(model, isinstance(self._memory, AsyncRedisMemory))
+        most = self._memory._settings.caps.messages
+        if most and most <= plan.threshold.messages:
+            raise InvalidSetting(
+                f"the memory's retention keeps {most} messages, so that no summary would ever be due"
+            )
         self._view = replace(self._view, summariser=Summariser(plan, model, seconds))
 
     @property

@@ -41,6 +41,10 @@ class Threshold:
         return sum(checked_count(counter(message)) for message in messages) > self.tokens
 
 
+ALWAYS = Threshold(-1)
+"""Crossed, whatever there is."""
+
+
 @dataclass(frozen=True, slots=True)
 class KeepMessages:
     """Summarise above twice `buffer_size` messages, and keep the newest `buffer_size`."""
@@ -103,7 +107,8 @@ def request(messages: Sequence[StoredMessage], summary: str | None) -> StoredMes
 def _line(message: StoredMessage) -> str:
     role = message.data.get("role", "chat") if message.type == "chat" else message.type
     calls = [f"[calls {call.get('name')} {_arguments(call)}]" for call in message.tool_calls]
-    return f"{role}: {' '.join(filter(None, [message.text, *calls]))}"
+    said = " ".join(filter(None, [message.text, *calls]))
+    return f"{role}: {said}".replace("\n", "\n  ")  # or a text could pass for several speakers
 
 
 def _arguments(call: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from memory_redis._engine.conversation import Conversation
 from memory_redis._engine.drivers import AsyncDriver, Driver
 from memory_redis._engine.plans import Flow
 from memory_redis._engine.writing import Commit, OnConflict, key_to_id
-from memory_redis.errors import ConflictError, InvalidSetting, MemoryRedisError
+from memory_redis.errors import ConflictError, InvalidSetting, MemoryRedisError, SummaryNotMade
 from memory_redis.messages import StoredMessage
 from memory_redis.options import OnCorrupt
 from memory_redis.snapshots import Snapshot
@@ -28,7 +28,14 @@ class _Batch(NamedTuple):
 
 
 class _TurnBase:
-    """What both faces share: everything but the waiting."""
+    """What both faces share: everything but the waiting.
+
+    Attributes:
+        summary_error: after a commit: why a summary that was due could not be made; of histories that
+            keep one.
+    """
+
+    summary_error: SummaryNotMade | None = None
 
     def __init__(
         self,

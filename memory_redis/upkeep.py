@@ -1,4 +1,4 @@
-"""Histories that keep a summary: what is shown of them, and who makes the summary when one is due.
+"""Making the summary of a conversation when one is due.
 
 After an append one script tells whether the conversation has outgrown its limit, and gives the making
 of its summary to one worker. That one reads the messages, asks the model, with nothing locked, and
@@ -8,24 +8,20 @@ that runs out, and the next append claims it again.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import secrets
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
-from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
 import anyio.to_thread
 
-from memory_redis._engine.compacting import CLAIMED, UNTOLD
-from memory_redis._engine.conversation import Conversation, ReadsConversation
+from memory_redis._engine.compacting import Claim
+from memory_redis._engine.conversation import Conversation
 from memory_redis._engine.drivers import AsyncDriver, Driver
 from memory_redis._engine.plans import Flow
-from memory_redis._engine.reading import Place
-from memory_redis._engine.writing import OnConflict
 from memory_redis.errors import (
     AsyncOnly,
     ConflictError,
@@ -33,22 +29,20 @@ from memory_redis.errors import (
     MemoryRedisError,
     ServerUnavailable,
     SummaryNotMade,
+    UnsupportedFormat,
 )
-from memory_redis.history import AsyncHistory, History
 from memory_redis.messages import StoredMessage
-from memory_redis.options import OnCorrupt
-from memory_redis.selection import trim_messages
 from memory_redis.snapshots import Snapshot
-from memory_redis.summaries import KeepMessages, KeepTokens, Threshold, answer_of, request, shown
+from memory_redis.summaries import ALWAYS, KeepMessages, KeepTokens, answer_of, request
 from memory_redis.telemetry import Event
-from memory_redis.turns import AsyncTurn, Turn
-from memory_redis.versions import AppendId, Version
-from memory_redis.windows import AllMessages, Combined, Since, Window
+from memory_redis.versions import Version
+from memory_redis.windows import AllMessages
 
 Model = Any
 """What summarises: a function of a list of one `StoredMessage`, or a LangChain model."""
 
 _WHOLE = AllMessages()
+_GIVE_UP_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,120 +54,80 @@ class Summariser:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class View:
-    """What a strategy shows of a conversation.
+class _Making:
+    """The steps of making one summary, if one is due and nobody else makes it."""
 
-    Attributes:
-        read: the window that the stored messages are read with.
+    def __init__(self, conversation: Conversation, summariser: Summariser) -> None:
+        self._conversation, self._summariser = conversation, summariser
+        self._claim = secrets.token_bytes(12)
+        self._steps = self._walk()
+        self.held = False
+        """Whether the claim has to be given up, for all that is known."""
 
-        below: windows on what that gives, one after another.
+    def next(self, result: Any) -> Any:
+        """A flow, to be driven, or the message that a model is to be asked; None at the end.
 
-        summariser: puts a summary in front of them; None for no summary.
+        `result` is what the step before gave.
+        """
+        try:
+            return self._steps.send(result)
+        except StopIteration:
+            return None
 
-        above: windows on what that gives.
-    """
-
-    read: Window = _WHOLE
-    below: tuple[Window, ...] = ()
-    summariser: Summariser | None = None
-    above: tuple[Window, ...] = ()
-
-    def windowed(self, window: Window) -> View:
-        """With one more window on top."""
-        if self.summariser is not None:
-            return replace(self, above=(*self.above, window))
-        read, below = _together(self.read, self.below, window)
-        return replace(self, read=read, below=below)
-
-
-def _together(read: Window, below: tuple[Window, ...], window: Window) -> tuple[Window, tuple[Window, ...]]:
-    """A window on top of others: one with the first of them if both can be limits at once."""
-    if not below:
-        with suppress(InvalidSetting):  # two counters, say
-            return read & window, ()
-    parts = window.windows if isinstance(window, Combined) else (window,)
-    for part in parts:
-        if isinstance(part, Since):  # only the server knows what time it is
-            read &= part
-    return read, (*below, window)
-
-
-class ViewReader:
-    """Reads a conversation as a view shows it; in all else as its reader."""
-
-    def __init__(self, reader: ReadsConversation, view: View) -> None:
-        self._reader, self._view = reader, view
-
-    def page(
-        self, place: Place | None, size: int, on_corrupt: OnCorrupt
-    ) -> Flow[tuple[list[StoredMessage], Place | None]]:
-        """As `Reader.page`: what is stored."""
-        return self._reader.page(place, size, on_corrupt)
-
-    def load(
-        self, window: Window, on_corrupt: OnCorrupt, key_id: AppendId | None = None
-    ) -> Flow[tuple[Snapshot, list[StoredMessage] | None]]:
-        """As `Reader.load`; the window of a call limits the messages, and a summary comes on top."""
-        view = self._view
-        read, below = _together(view.read, view.below, window)
-        snapshot, stored = yield from self._reader.load(read, on_corrupt, key_id)
-        messages = snapshot.messages
-        for one in below:
-            messages = trim_messages(messages, one)
-        if view.summariser is not None and snapshot.summary is not None:
-            messages = [shown(snapshot.summary), *messages]
-        for one in view.above:
-            messages = trim_messages(messages, one)
-        return replace(snapshot, messages=messages), stored
-
-
-def upkeep(conversation: Conversation, summariser: Summariser) -> Generator[Any, Any, None]:
-    """Make a summary if one is due and nobody else makes it.
-
-    Yields flows, to be driven, and the message that a model is to be asked; is sent their results.
-    """
-    plan, compactor, claim = summariser.plan, conversation.compactor, secrets.token_bytes(12)
-    hold_ms = int(summariser.seconds * 1000)
-    held, asking = True, False  # the claim is, for all that is known until the server has answered
-    try:
-        due = yield compactor.claim(claim, hold_ms, plan.threshold)
-        if due == UNTOLD:
-            snapshot, _ = yield conversation.reader.load(_WHOLE, "skip")
-            held = plan.threshold.crossed(snapshot.messages)
-            due = (yield compactor.claim(claim, hold_ms, Threshold(-1))) if held else due
-        held = due == CLAIMED
-        if not held:
+    def _walk(self) -> Generator[Any, Any, None]:
+        plan, compactor, read = self._summariser.plan, self._conversation.compactor, self._conversation.reader
+        hold_ms = int(self._summariser.seconds * 1000)
+        self.held = True  # a request that is on its way may get there
+        due = yield compactor.claim(self._claim, hold_ms, plan.threshold)
+        if due == Claim.UNTOLD:
+            snapshot, _ = yield read.load(_WHOLE, "skip")
+            self.held = plan.threshold.crossed(snapshot.messages)
+            due = (yield compactor.claim(self._claim, hold_ms, ALWAYS)) if self.held else due
+        self.held = due == Claim.HELD
+        if not self.held:
             return
-        snapshot, _ = yield conversation.reader.load(_WHOLE, "skip")
-        messages: Sequence[StoredMessage] = snapshot.messages
+        snapshot, _ = yield read.load(_WHOLE, "skip")
+        messages = _understood(snapshot)
         cut = plan.cut(messages) if plan.threshold.crossed(messages) else 0
-        if cut > 0:
-            asking = True
-            output = yield request(messages[:cut], snapshot.summary)
-            asking = False
-            summary = answer_of(output)
-            kept = messages[cut].seq if cut < len(messages) else None
-            keep = 0 if kept is None else snapshot.version.number - kept
-            # cleared, ended or edited meanwhile: the summary tells of nothing that is there
-            with suppress(ConflictError):
-                yield compactor.compact(summary, snapshot.version, keep, claim)
-                held = False
-    except ServerUnavailable:
-        held = asking  # a server that is away would not hear of it either: the claim runs out
-        raise
-    finally:
-        if held:
-            with suppress(MemoryRedisError):
-                yield compactor.give_up(claim)
+        if cut < 1:
+            return
+        output = yield request(messages[:cut], snapshot.summary)
+        summary = answer_of(output)
+        kept = messages[cut].seq if cut < len(messages) else None
+        keep = 0 if kept is None else snapshot.version.number - kept
+        yield self._put(summary, snapshot.version, keep)
+
+    def _put(self, summary: str, version: Version, keep: int) -> Flow[None]:
+        with suppress(ConflictError):  # cleared, ended or edited: it tells of nothing that is there
+            yield from self._conversation.compactor.compact(summary, version, keep, self._claim)
+            self.held = False
+
+    def give_up(self) -> Flow[Claim]:
+        """Let others make the summary."""
+        self.held = False
+        return self._conversation.compactor.give_up(self._claim)
+
+    def not_made(self, version: Version, error: Exception) -> SummaryNotMade:
+        """The error of a summary that was due, told to the hooks too."""
+        conversation = self._conversation
+        event = Event("summary", conversation.keys.label, version=version.number, detail=type(error).__name__)
+        conversation.settings.emit(event)
+        return SummaryNotMade(conversation.keys.label, version)
 
 
-def view_of(conversation: Conversation, view: View) -> Conversation:
-    """The same conversation, read as a view shows it."""
-    viewed = copy(conversation)
-    viewed.reader = ViewReader(conversation.reader, view)
-    viewed.default_window = _WHOLE
-    return viewed
+def _understood(snapshot: Snapshot) -> Sequence[StoredMessage]:
+    """The messages of a load, as far as all of them can be read here.
+
+    Raises:
+        UnsupportedFormat: a later release has written the summary, or the first of the messages.
+    """
+    unknown = [error for error in snapshot.skipped if isinstance(error, UnsupportedFormat)]
+    if not unknown:
+        return snapshot.messages
+    edge = unknown[0].position
+    if edge <= snapshot.trimmed:
+        raise unknown[0]
+    return [one for one in snapshot.messages if one.seq is not None and one.seq < edge]
 
 
 def check_model(model: Model, asynchronous: bool) -> Model:
@@ -187,6 +141,8 @@ def check_model(model: Model, asynchronous: bool) -> Model:
         raise InvalidSetting("model takes a function or a LangChain model")
     if not asynchronous and not has_invoke and _is_awaited(model):
         raise InvalidSetting("a coroutine function summarises for the Async strategies only")
+    if inspect.isgeneratorfunction(model) or inspect.isasyncgenfunction(model):
+        raise InvalidSetting("a generator gives parts: a model that summarises gives a text or a message")
     return model
 
 
@@ -196,7 +152,7 @@ def _is_awaited(model: Model) -> bool:
 
 
 class Upkeep:
-    """Runs the upkeep of one conversation, for sync code."""
+    """Keeps the summary of one conversation, for sync code."""
 
     def __init__(self, conversation: Conversation, driver: Driver, summariser: Summariser) -> None:
         self._conversation, self._driver, self._summariser = conversation, driver, summariser
@@ -207,20 +163,25 @@ class Upkeep:
         Raises:
             SummaryNotMade: it could not be made; what was appended is stored.
         """
-        steps = upkeep(self._conversation, self._summariser)
+        making = _Making(self._conversation, self._summariser)
+        result, asked = None, False
         try:
-            step = next(steps)
-            while True:
-                try:
-                    result = self._ask(step) if isinstance(step, StoredMessage) else self._driver.drive(step)
-                except BaseException as error:
-                    step = steps.throw(error)
-                else:
-                    step = steps.send(result)
-        except StopIteration:
-            return
-        except Exception as error:
-            raise not_made(self._conversation, version, error) from error
+            while (step := making.next(result)) is not None:
+                asked = isinstance(step, StoredMessage)
+                result = self._ask(step) if asked else self._driver.drive(step)
+        except BaseException as error:
+            if asked or not isinstance(error, ServerUnavailable):
+                self._give_up(making)
+            if isinstance(error, Exception):
+                raise making.not_made(version, error) from error
+            raise
+        self._give_up(making)
+
+    def _give_up(self, making: _Making) -> None:
+        """Let others make the summary. A server that is away would not hear of it: the claim runs out."""
+        if making.held:
+            with suppress(MemoryRedisError):
+                self._driver.drive(making.give_up(), _GIVE_UP_SECONDS)
 
     def _ask(self, question: StoredMessage) -> Any:
         model = self._summariser.model
@@ -235,34 +196,33 @@ class Upkeep:
 
 
 class AsyncUpkeep:
-    """Runs the upkeep of one conversation, for asyncio."""
+    """Keeps the summary of one conversation, for asyncio."""
 
     def __init__(self, conversation: Conversation, driver: AsyncDriver, summariser: Summariser) -> None:
         self._conversation, self._driver, self._summariser = conversation, driver, summariser
 
     async def run(self, version: Version) -> None:
         """As `Upkeep.run`. If it is cancelled, it still gives its claim up."""
-        steps = upkeep(self._conversation, self._summariser)
+        making = _Making(self._conversation, self._summariser)
+        result, asked = None, False
         try:
-            step = next(steps)
-            while True:
-                try:
-                    if isinstance(step, StoredMessage):
-                        result = await self._ask(step)
-                    else:
-                        result = await self._driver.drive(step)
-                except Exception as error:
-                    step = steps.throw(error)
-                except asyncio.CancelledError as error:
-                    with anyio.move_on_after(1, shield=True), suppress(MemoryRedisError, StopIteration):
-                        await self._driver.drive(steps.throw(error))
-                    raise
-                else:
-                    step = steps.send(result)
-        except StopIteration:
-            return
-        except Exception as error:
-            raise not_made(self._conversation, version, error) from error
+            while (step := making.next(result)) is not None:
+                asked = isinstance(step, StoredMessage)
+                result = await (self._ask(step) if asked else self._driver.drive(step))
+        except GeneratorExit:  # nothing can be awaited any more
+            raise
+        except BaseException as error:
+            if asked or not isinstance(error, ServerUnavailable):
+                await self._give_up(making)
+            if isinstance(error, Exception):
+                raise making.not_made(version, error) from error
+            raise
+        await self._give_up(making)
+
+    async def _give_up(self, making: _Making) -> None:
+        if making.held:
+            with anyio.move_on_after(_GIVE_UP_SECONDS, shield=True), suppress(MemoryRedisError):
+                await self._driver.drive(making.give_up(), _GIVE_UP_SECONDS)
 
     async def _ask(self, question: StoredMessage) -> Any:
         model = self._summariser.model
@@ -273,108 +233,3 @@ class AsyncUpkeep:
             return await function([question])
         output = await anyio.to_thread.run_sync(function, [question])
         return await output if inspect.isawaitable(output) else output
-
-
-def not_made(conversation: Conversation, version: Version, error: Exception) -> SummaryNotMade:
-    """The error of a summary that was due, told to the hooks too."""
-    event = Event("summary", conversation.keys.label, version=version.number, detail=type(error).__name__)
-    conversation.settings.emit(event)
-    return SummaryNotMade(conversation.keys.label, version)
-
-
-class SummarisedTurn(Turn):
-    """A turn of a history that keeps a summary, which is made after a commit.
-
-    A summary that cannot be made does not fail the commit: `summary_error` has why, and the hooks
-    hear of it.
-    """
-
-    summary_error: SummaryNotMade | None = None
-
-    def __init__(self, upkeep: Upkeep, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._upkeep = upkeep
-
-    def commit(self, *, idempotency_key: str | None = None) -> Version:
-        """As `Turn.commit`; then a summary is made if one is due."""
-        stores = bool(self.added)
-        version = super().commit(idempotency_key=idempotency_key)
-        if stores:
-            self.summary_error = None
-            try:
-                self._upkeep.run(version)
-            except SummaryNotMade as error:
-                self.summary_error = error
-        return version
-
-
-class AsyncSummarisedTurn(AsyncTurn):
-    """A turn of a history that keeps a summary. As `SummarisedTurn`."""
-
-    summary_error: SummaryNotMade | None = None
-
-    def __init__(self, upkeep: AsyncUpkeep, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._upkeep = upkeep
-
-    async def commit(self, *, idempotency_key: str | None = None) -> Version:
-        """As `SummarisedTurn.commit`."""
-        stores = bool(self.added)
-        version = await super().commit(idempotency_key=idempotency_key)
-        if stores:
-            self.summary_error = None
-            try:
-                await self._upkeep.run(version)
-            except SummaryNotMade as error:
-                self.summary_error = error
-        return version
-
-
-class SummarisedHistory(History):
-    """A history that keeps a summary; `append` makes it when it is due."""
-
-    def __init__(self, conversation: Conversation, driver: Driver, upkeep: Upkeep) -> None:
-        super().__init__(conversation, driver)
-        self._upkeep = upkeep
-
-    def append(self, *messages: StoredMessage, **options: Any) -> Version:
-        """As `History.append`; then a summary is made if one is due.
-
-        Raises:
-            SummaryNotMade: it could not be made; the messages are stored.
-        """
-        version = super().append(*messages, **options)
-        self._upkeep.run(version)
-        return version
-
-    def _opened(
-        self, on_conflict: OnConflict, window: Window | None, key: str | None, on_corrupt: OnCorrupt | None
-    ) -> Turn:
-        return SummarisedTurn(
-            self._upkeep, self._conversation, self._driver, on_conflict, window, key, on_corrupt
-        )
-
-
-class AsyncSummarisedHistory(AsyncHistory):
-    """A history that keeps a summary, for asyncio. As `SummarisedHistory`."""
-
-    def __init__(self, conversation: Conversation, driver: AsyncDriver, upkeep: AsyncUpkeep) -> None:
-        super().__init__(conversation, driver)
-        self._upkeep = upkeep
-
-    async def append(self, *messages: StoredMessage, **options: Any) -> Version:
-        """As `SummarisedHistory.append`.
-
-        Raises:
-            SummaryNotMade: it could not be made; the messages are stored.
-        """
-        version = await super().append(*messages, **options)
-        await self._upkeep.run(version)
-        return version
-
-    def _opened(
-        self, on_conflict: OnConflict, window: Window | None, key: str | None, on_corrupt: OnCorrupt | None
-    ) -> AsyncTurn:
-        return AsyncSummarisedTurn(
-            self._upkeep, self._conversation, self._driver, on_conflict, window, key, on_corrupt
-        )

@@ -32,12 +32,16 @@ class Version:
 
         repeated: true on the answer to an append that had been stored before and was recognised.
             Not part of the token.
+
+        trimmed: on the answer to a load, how many messages were no longer stored; else -1. Not part of
+            the token.
     """
 
     number: int = 0
     last: bytes = b""
     birth: bytes = b""
     repeated: bool = field(default=False, compare=False)
+    trimmed: int = field(default=-1, compare=False, repr=False)
 
     _TEXT: ClassVar[re.Pattern[str]] = re.compile(r"(0|[1-9][0-9]{0,14})-([0-9a-f]{24})?-([0-9a-f]{16})?")
 
@@ -65,13 +69,16 @@ class Version:
         return cls(int(number), bytes.fromhex(last), bytes.fromhex(birth))
 
 
-def known_version(number: int, last: bytes, birth: bytes, repeated: bool = False) -> Version:
+def known_version(
+    number: int, last: bytes, birth: bytes, repeated: bool = False, trimmed: int = -1
+) -> Version:
     """A version of parts that were checked before: every append and every load makes one."""
     known = object.__new__(Version)
     object.__setattr__(known, "number", number)
     object.__setattr__(known, "last", last)
     object.__setattr__(known, "birth", birth)
     object.__setattr__(known, "repeated", repeated)
+    object.__setattr__(known, "trimmed", trimmed)
     return known
 
 

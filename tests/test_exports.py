@@ -37,12 +37,13 @@ def test_all_is_what_is_visible_and_sorted() -> None:
             "server",
             "stores",
             "strategies",
+            "summarised",
             "summaries",
             "snapshots",
             "telemetry",
             "testing",
         ),
-        *("toolcalls", "turns", "upkeep", "versions", "windows", "wrapper"),
+        *("toolcalls", "turns", "upkeep", "versions", "views", "windows", "wrapper"),
     }
     visible = {name for name in vars(memory_redis) if not name.startswith("_")} - modules
     assert visible == set(memory_redis.__all__)

@@ -11,7 +11,12 @@ import pytest
 import memory_redis
 from memory_redis import AsyncHistory, AsyncRedisMemory, AsyncTurn, History, RedisMemory, Turn
 from memory_redis.stores import AsyncStrategy, Strategy
-from memory_redis.upkeep import AsyncSummarisedHistory, AsyncSummarisedTurn, SummarisedHistory, SummarisedTurn
+from memory_redis.summarised import (
+    AsyncSummarisedHistory,
+    AsyncSummarisedTurn,
+    SummarisedHistory,
+    SummarisedTurn,
+)
 
 STRATEGIES = [
     (getattr(memory_redis, name), getattr(memory_redis, f"Async{name}"))

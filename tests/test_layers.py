@@ -15,7 +15,7 @@ VALUES = {
 }
 FACES = {
     *("turns", "lifetimes", "history", "memory", "exchanges", "runs", "wrapper"),
-    *("upkeep", "stores", "strategies"),
+    *("upkeep", "views", "summarised", "stores", "strategies"),
 }
 LAYERS = [VALUES, {"_engine"}, FACES, {"__init__"}, {"testing", "server", "cli", "__main__", "langchain"}]
 MODULES = sorted(PACKAGE.rglob("*.py"))

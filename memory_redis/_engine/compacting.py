@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import secrets
-from typing import Any, Final
+from enum import IntEnum
+from typing import Any
 
+from memory_redis._engine.codec import Encoder
 from memory_redis._engine.keys import ConversationKeys
 from memory_redis._engine.plans import Call, Flow, Plan, Word, only
 from memory_redis._engine.scripts import CLAIM, COMPACT
 from memory_redis._engine.settings import HOLD_MS, Settings
-from memory_redis._engine.writing import CONFLICTS, Met, Status
-from memory_redis.counting import code_of
+from memory_redis._engine.writing import CONFLICTS, Met
+from memory_redis.counting import BYTES_4, code_of
 from memory_redis.errors import (
     ConflictError,
     InvalidMessage,
@@ -23,8 +25,24 @@ from memory_redis.summaries import Threshold
 from memory_redis.telemetry import Event
 from memory_redis.versions import BIRTH_BYTES, ID_BYTES, Version
 
-CLAIMED: Final = 1
-UNTOLD: Final = 3
+
+class Claim(IntEnum):
+    """What the claim script says."""
+
+    BELOW = 0
+    HELD = 1
+    ANOTHERS = 2
+    UNTOLD = 3
+
+
+class Compaction(IntEnum):
+    """What the compact script says."""
+
+    DONE = 1
+    REPEATED = 2
+    CONFLICT = -1
+    UNKNOWN = -2
+    CLAIM_LOST = -3
 
 
 class Compactor:
@@ -48,10 +66,23 @@ class Compactor:
             raise InvalidSetting("keep takes an integer from 0 to 10**9")
         if not isinstance(summary, str) or not summary:
             raise InvalidMessage("a summary is a non-empty text")
-        [record] = self._settings.encoder.records([system(summary)], keys.owner)
+        if expected.number - keep <= max(expected.trimmed, 0):
+            raise InvalidSetting("keep leaves no message of that version to be summarised")
+        settings = self._settings
+        encoder = Encoder(settings.codec, settings.limits, BYTES_4)  # nobody counts a summary
+        [record] = encoder.records([system(summary)], keys.owner)
         want = expected.number.to_bytes(6) + expected.last.rjust(ID_BYTES, b"\0")
         want += expected.birth.rjust(BIRTH_BYTES, b"\0")
-        words = (secrets.token_bytes(ID_BYTES), b"0", str(HOLD_MS), want, str(keep), claim, record)
+        words = (
+            secrets.token_bytes(ID_BYTES),
+            b"0",
+            str(HOLD_MS),
+            want,
+            str(keep),
+            str(expected.trimmed),
+            claim,
+            record,
+        )
         call = Call(COMPACT, words, keys=(keys.messages, keys.meta), timed=True)
         try:
             reply = yield Plan((call,), _reply, keys.label, writes=True)
@@ -59,9 +90,9 @@ class Compactor:
             raise _unanswered() from None
         status, removed, healed, number, birth, last, conflict = reply
         emit = self._settings.emit
-        if status == Status.UNKNOWN:
+        if status == Compaction.UNKNOWN:
             raise _unanswered()
-        if status == Status.CONFLICT:
+        if status == Compaction.CONFLICT:
             met = Met(conflict)
             error = CONFLICTS.get(met, ConflictError)(
                 keys.label,
@@ -71,29 +102,29 @@ class Compactor:
             )
             emit(Event("conflict", keys.label, version=number, detail=type(error).__name__))
             raise error
-        if status == Status.CLEARED:
+        if status == Compaction.CLAIM_LOST:
             return None
         if healed:
             emit(Event("heal", keys.label, version=number))
         emit(Event("compact", keys.label, removed, number))
         return int(removed)
 
-    def claim(self, claim: bytes, hold_ms: int, threshold: Threshold) -> Flow[int]:
-        """`CLAIMED`, `UNTOLD` if the messages have to be looked at for that, or anything else for no."""
+    def claim(self, claim: bytes, hold_ms: int, threshold: Threshold) -> Flow[Claim]:
+        """Whether the claim is held; `UNTOLD` if the messages have to be looked at for that."""
         if threshold.counter is not None and not code_of(threshold.counter):
-            return UNTOLD
+            return Claim.UNTOLD
         limits = (threshold.messages, threshold.tokens, code_of(threshold.counter))
         return (yield from self._asked(claim, hold_ms, limits))
 
-    def give_up(self, claim: bytes) -> Flow[int]:
+    def give_up(self, claim: bytes) -> Flow[Claim]:
         """Let others make the summary."""
         return (yield from self._asked(claim, 0, (0, 0, 0)))
 
-    def _asked(self, claim: bytes, hold_ms: int, limits: tuple[int, int, int]) -> Flow[int]:
+    def _asked(self, claim: bytes, hold_ms: int, limits: tuple[int, int, int]) -> Flow[Claim]:
         keys = self._keys
         words: list[Word] = [claim, str(hold_ms), *map(str, limits)]
         reply = yield Plan((Call(CLAIM, words, keys=(keys.messages, keys.meta)),), only, keys.label)
-        return int(reply[0])
+        return Claim(reply[0])
 
 
 def _reply(replies: list[Any]) -> list[Any]:

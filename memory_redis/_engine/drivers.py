@@ -36,9 +36,9 @@ class Driver:
             else:
                 return cast(T, attempts.decoded(replies))
 
-    def drive(self, flow: Flow[T]) -> T:
-        """A flow's result."""
-        until = time.monotonic() + self._deadline
+    def drive(self, flow: Flow[T], seconds: float | None = None) -> T:
+        """A flow's result; within so many seconds, if that is less than the deadline."""
+        until = time.monotonic() + min(self._deadline, seconds or self._deadline)
         try:
             plan = next(flow)
             while True:
@@ -78,9 +78,9 @@ class AsyncDriver:
             else:
                 return cast(T, attempts.decoded(replies))
 
-    async def drive(self, flow: Flow[T]) -> T:
-        """A flow's result."""
-        until = time.monotonic() + self._deadline
+    async def drive(self, flow: Flow[T], seconds: float | None = None) -> T:
+        """A flow's result; within so many seconds, if that is less than the deadline."""
+        until = time.monotonic() + min(self._deadline, seconds or self._deadline)
         try:
             plan = next(flow)
             while True:

@@ -41,7 +41,7 @@ class State(NamedTuple):
     @property
     def token(self) -> Version:
         """The state as a version to append against."""
-        return known_version(self.version, self.last, self.birth)
+        return known_version(self.version, self.last, self.birth, trimmed=self.trimmed)
 
 
 class Found(NamedTuple):

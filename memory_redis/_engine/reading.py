@@ -85,7 +85,7 @@ class Reader:
         keys, settings = self._keys, self._settings
         extra: list[Call] = []
         if self._renewed:
-            extra.append(self._renewer.call("r"))
+            extra.append(self._renewer.call("read"))
         if key_id is not None:
             asked = (key_id.value, str(UNKNOWN_AGE), str(settings.key_hold_ms), b"0")
             extra.append(Call(SETTLE, asked, keys=(keys.messages, keys.meta)))
@@ -95,7 +95,7 @@ class Reader:
         if self._renewed:
             yield from self._renewer.told(replies[0])
         elif state.own_terms.endswith(b" 1"):
-            yield from self._renewer.renew("r")
+            yield from self._renewer.renew("own")
         summary, damaged = self._summary(state, on_corrupt)
         failed = (*damaged, *failed)
         emit = settings.emit

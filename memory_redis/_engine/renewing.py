@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from memory_redis._engine import index
 from memory_redis._engine.keys import ConversationKeys
@@ -11,6 +11,8 @@ from memory_redis._engine.scripts import RENEW
 from memory_redis.errors import InvalidSetting
 from memory_redis.expiry import Terms
 from memory_redis.telemetry import Emitter, Event
+
+Why = Literal["read", "own", "touch", "drop", "set"]
 
 _INDEX_FIRST: Final = 2
 
@@ -23,12 +25,13 @@ class Renewer:
     def __init__(self, keys: ConversationKeys, terms: Terms, emit: Emitter) -> None:
         self._keys, self._emit, self._words = keys, emit, tuple(map(str, terms[:3]))
 
-    def call(self, why: str, told: str = "0") -> Call:
-        """The script: `"r"` because of a read, `"t"` by a touch, `"d"` to drop own terms, or own terms."""
+    def call(self, why: Why, own: Terms | None = None, told: bool = False) -> Call:
+        """The script, which says in its head what it takes."""
         keys = self._keys
-        return Call(RENEW, (*self._words, why, told), keys=(keys.messages, keys.meta))
+        words = (*self._words, why, str(int(told)), "" if own is None else own.text())
+        return Call(RENEW, words, keys=(keys.messages, keys.meta))
 
-    def renew(self, why: str) -> Flow[bool]:
+    def renew(self, why: Why, own: Terms | None = None) -> Flow[bool]:
         """Whether the conversation is there; it has the new end then.
 
         The user's index hears of an end of its own before, so that no conversation outlives it.
@@ -36,15 +39,15 @@ class Renewer:
         Raises:
             InvalidSetting: that end would be past.
         """
-        reply = yield Plan((self.call(why),), _reply, self._keys.label)
+        reply = yield Plan((self.call(why, own),), _reply, self._keys.label)
         if reply[0] == _INDEX_FIRST:
             yield from index.touch(self._keys, reply[2])
-            reply = yield Plan((self.call(why, "1"),), _reply, self._keys.label)
+            reply = yield Plan((self.call(why, own, told=True),), _reply, self._keys.label)
         found = reply[0]
         if found < 0:
             raise InvalidSetting("the conversation would have ended already; nothing was changed")
         yield from self.told(reply)
-        if found and reply[2] and self._emit.wants_details():
+        if found and reply[2] and why != "own" and self._emit.wants_details():
             self._emit(Event("expiry", self._keys.label, expire_at=reply[2]))
         return bool(found)
 

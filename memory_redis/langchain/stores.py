@@ -174,7 +174,7 @@ def _ties(message: BaseMessage) -> StoredMessage:
 class _OtherTurn:
     """What both faces share of a turn over a history without versions: one read and one write."""
 
-    stored = version = conflict = None
+    stored = version = conflict = summary_error = None
 
     def __init__(self, history: Any) -> None:
         self._history = history

@@ -277,7 +277,7 @@ class Schedule:
         fits = token.life == self.life and old > keep
         try:
             removed = await self.call(worker, "compact", summary, expected=token.version, keep=keep)
-        except ConflictError:
+        except (ConflictError, InvalidSetting):
             assert not fits
             return
         assert fits

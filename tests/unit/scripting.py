@@ -112,14 +112,23 @@ class Conversation:
         return self.call(SETTLE, (self.messages, self.meta), identity, age, key_hold, hold)
 
     def renew(self, policy: str, ms: int, most: int = 0, why: str = "r", told: int = 0) -> list[Any]:
-        """The renew script."""
-        return self.call(RENEW, (self.messages, self.meta), policy, ms, most, why, told)
+        """The renew script; `why` in words, or the own terms that are to be set."""
+        own = why if " " in why else ""
+        word = {"r": "read", "t": "touch", "d": "drop", "o": "own"}.get(why, "set")
+        return self.call(RENEW, (self.messages, self.meta), policy, ms, most, word, told, own)
 
     def compact(
-        self, identity: bytes, summary: bytes, seen: bytes, keep: int = 0, age: int = 0, claim: bytes = b""
+        self,
+        identity: bytes,
+        summary: bytes,
+        seen: bytes,
+        keep: int = 0,
+        age: int = 0,
+        claim: bytes = b"",
+        trimmed: int = -1,
     ) -> dict[str, Any]:
         """The compact script; its reply by name. `seen` is as for `wanted`, without a policy."""
-        words = (identity, age, HOLD, seen, keep, claim, summary)
+        words = (identity, age, HOLD, seen, keep, trimmed, claim, summary)
         reply = self.call(COMPACT, (self.messages, self.meta), *words)
         return dict(zip(COMPACTED, reply, strict=True))
 

@@ -52,7 +52,7 @@ def born(one: Conversation, ms_ago: int) -> None:
 def summarised(one: Conversation) -> None:
     """A summary takes the place of all messages."""
     version = int(one.field("v")).to_bytes(6) + one.field("l") + one.field("b")
-    reply = one.call(COMPACT, (one.messages, one.meta), b"c" * 12, 0, HOLD, version, 0, "", ONE)
+    reply = one.call(COMPACT, (one.messages, one.meta), b"c" * 12, 0, HOLD, version, 0, -1, "", ONE)
     assert reply[0] == 1
     assert not one.client.exists(one.messages)
 
