@@ -28,7 +28,7 @@ def others(direct: RedisMemory, count: int) -> None:
 
 async def lost(connect: Connect, proxy: FaultProxy, *, stored: bool) -> tuple[Any, AppendId]:
     """A history, and the id of an append of "lost" to it that got no answer."""
-    history = connect(proxy.port, deadline=0.15).history("ann", "c")
+    history = connect(proxy.port, deadline=0.5).history("ann", "c")
     await history.append(human("0"))
     (proxy.drop_reply if stored else proxy.drop_request)(SCRIPTS, times=ALL)
     with pytest.raises(UnknownOutcome) as caught:

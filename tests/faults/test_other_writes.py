@@ -56,7 +56,7 @@ async def test_a_clear_without_any_answer_is_unknown_and_can_be_made_again(
     connect: Connect, proxy: FaultProxy, texts: Texts
 ) -> None:
     """P9: nobody knows whether it cleared; a second call leaves nothing."""
-    history = connect(proxy.port, deadline=0.3).history("ann", "c")
+    history = connect(proxy.port, deadline=0.5).history("ann", "c")
     await history.append(human("1"))
     proxy.drop_reply(SCRIPTS, times=ALL)
     with pytest.raises((UnknownOutcome, ServerUnavailable), match="may or may not") as caught:

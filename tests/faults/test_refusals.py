@@ -135,7 +135,7 @@ async def test_a_load_that_renews_the_expiry_works_on_a_full_server(
 @pytest.mark.parametrize("way", SOME, ids=str)
 async def test_a_master_without_its_replicas_stores_nothing(connect: Connect, server: Server) -> None:
     """P3, P9: NOREPLICAS is waited for until the deadline, then not stored; reads go on."""
-    memory = connect(server.port, timeout=5, deadline=0.15)
+    memory = connect(server.port, timeout=5, deadline=0.5)
     history = memory.history("ann", "c")
     await history.append(human("1"))
     server.ask("CONFIG", "SET", "min-replicas-to-write", 1)
@@ -158,7 +158,7 @@ async def test_a_replica_refuses_appends_and_serves_reads(server: Server, namesp
         wait_until(lambda: in_step(replica, [server]), "the replica has it")
         async with AsyncExitStack() as stack:
             histories = [
-                way.open(stack, replica.port, 5, deadline=0.15, namespace=namespace).history("ann", "c")
+                way.open(stack, replica.port, 5, deadline=0.5, namespace=namespace).history("ann", "c")
                 for way in SOME
             ]
             for history in histories:

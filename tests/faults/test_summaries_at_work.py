@@ -235,7 +235,7 @@ async def test_a_claim_that_cannot_be_given_up_does_not_hide_why_the_model_faile
         proxy.drop_request(how="close", times=10**6)
         raise ZeroDivisionError
 
-    store = over(connect(proxy.port, timeout=1, deadline=0.3), SUMMARY, Model(fail), 2)
+    store = over(connect(proxy.port, timeout=1, deadline=0.5), SUMMARY, Model(fail), 2)
     with pytest.raises(SummaryNotMade) as caught:
         await store.append(SESSION, *numbered(5))
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
@@ -257,7 +257,7 @@ async def test_a_server_that_goes_away_after_the_append_leaves_the_message_store
         connect(
             proxy.port,
             timeout=1,
-            deadline=0.3,
+            deadline=0.5,
         ),
         SUMMARY,
         Model(),
@@ -348,7 +348,7 @@ def own(tmp_path: Path) -> Iterator[Server]:
 def test_a_server_that_is_killed_leaves_the_old_state_or_the_new(own: Server, namespace: str) -> None:
     """R97, P5: of each conversation, at whatever moment; what was acknowledged stays."""
     done: list[int] = []
-    with RedisMemory.from_url(own.url, namespace=namespace, deadline=0.2) as memory:
+    with RedisMemory.from_url(own.url, namespace=namespace, deadline=0.5) as memory:
         histories = [memory.session(f"s{number}") for number in range(400)]
         versions: list[Version] = [history.append(*numbered(6)) for history in histories]
 

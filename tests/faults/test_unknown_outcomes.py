@@ -32,7 +32,7 @@ async def test_an_append_without_any_answer_is_unknown_until_it_is_settled(
     connect: Connect, proxy: FaultProxy, direct: RedisMemory, texts: Texts, fault: str
 ) -> None:
     """P9, decision 10: settle() tells what became of it, a repeat with its id stores it at most once."""
-    history = connect(proxy.port, deadline=0.2).history("ann", "c")
+    history = connect(proxy.port, deadline=0.5).history("ann", "c")
     await history.append(human("0"))
     rule = FAULTS[fault](proxy)
     with pytest.raises(UnknownOutcome) as caught:
@@ -89,7 +89,7 @@ async def test_an_unknown_append_under_an_idempotency_key_is_settled_by_its_id(
     connect: Connect, proxy: FaultProxy, texts: Texts
 ) -> None:
     """P9, decisions 5 and 10: the id of the error and the caller's key mean the same append."""
-    history = connect(proxy.port, deadline=0.2).history("ann", "c")
+    history = connect(proxy.port, deadline=0.5).history("ann", "c")
     await history.append(human("0"))
     proxy.drop_reply(SCRIPTS, times=ALL)
     with pytest.raises(UnknownOutcome) as caught:
@@ -111,7 +111,7 @@ async def test_an_unsent_append_under_an_idempotency_key_is_stored_once_by_id_an
     connect: Connect, proxy: FaultProxy, texts: Texts
 ) -> None:
     """P2, P9, decision 5: whichever of id and key comes first, the other one finds its append."""
-    history = connect(proxy.port, deadline=0.2).history("ann", "c")
+    history = connect(proxy.port, deadline=0.5).history("ann", "c")
     await history.append(human("0"))
     proxy.drop_request(SCRIPTS, times=ALL)
     with pytest.raises(UnknownOutcome) as caught:
@@ -128,7 +128,7 @@ async def test_a_key_whose_append_was_settled_as_not_stored_can_be_used_again(
     connect: Connect, proxy: FaultProxy, texts: Texts
 ) -> None:
     """Decision 5: the request is made again under its key, as an append or as a turn, and stored once."""
-    history = connect(proxy.port, deadline=0.2).history("ann", "c")
+    history = connect(proxy.port, deadline=0.5).history("ann", "c")
     await history.append(human("0"))
     proxy.drop_request(SCRIPTS, times=ALL)
     settled = []
@@ -152,7 +152,7 @@ async def test_a_turn_that_ends_without_an_answer_can_be_settled(
     connect: Connect, proxy: FaultProxy, direct: RedisMemory, texts: Texts
 ) -> None:
     """P9: the commit of a turn is an append, and its error has the id and the outcome."""
-    history = connect(proxy.port, deadline=0.2).history("ann", "c")
+    history = connect(proxy.port, deadline=0.5).history("ann", "c")
     await history.append(human("0"))
 
     async def turn() -> None:
@@ -173,7 +173,7 @@ async def test_what_settle_calls_not_stored_does_not_come_later(
     connect: Connect, proxy: FaultProxy, direct: RedisMemory, texts: Texts
 ) -> None:
     """P9: a request that a healed network delivers late cannot make a settled answer wrong."""
-    history = connect(proxy.port, timeout=0.2, deadline=0.2).history("ann", "c")
+    history = connect(proxy.port, timeout=0.5, deadline=0.5).history("ann", "c")
     await history.append(human("0"))
     before = proxy.sent["EVALSHA"]
     proxy.half_open("up")
@@ -193,7 +193,7 @@ async def test_a_late_request_after_its_repeat_stores_nothing(
     connect: Connect, proxy: FaultProxy, direct: RedisMemory, texts: Texts
 ) -> None:
     """P2: what was repeated by its id elsewhere is recognised when the first send arrives at last."""
-    history = connect(proxy.port, timeout=0.2, deadline=0.2).history("ann", "c")
+    history = connect(proxy.port, timeout=0.5, deadline=0.5).history("ann", "c")
     await history.append(human("0"))
     before = proxy.sent["EVALSHA"]
     proxy.half_open("up")

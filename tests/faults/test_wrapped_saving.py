@@ -43,7 +43,7 @@ async def chats(request: pytest.FixtureRequest, valkey: Server, namespace: str) 
 async def far(chats: Chats, proxy: FaultProxy) -> Any:
     """A memory behind the proxy, with little patience; it is connected, and has stored a turn."""
     chats.url = f"redis://{HOST}:{proxy.port}/0?socket_timeout=0.15"
-    memory = chats.memory(deadline=0.2)
+    memory = chats.memory(deadline=0.5)
     await chats.wrap(Script("0"), memory)("0")
     return memory
 
@@ -62,7 +62,7 @@ async def test_a_server_that_dies_while_the_model_runs_does_not_take_the_answer_
     """T1: HistoryNotSaved carries the answer, its cause and what became of the turn."""
     with Server() as server:
         chats.url = server.url
-        memory = chats.memory(deadline=0.3)
+        memory = chats.memory(deadline=0.5)
         await chats.wrap(Script("0"), memory)("0")
         report = TurnReport()
         with pytest.raises(HistoryNotSaved) as caught:
@@ -80,7 +80,7 @@ async def test_a_server_that_is_down_is_noticed_before_the_model_runs(chats: Cha
     """T1, T17: the error is the server's, and no answer was paid for."""
     with Server() as server:
         chats.url = server.url
-        memory = chats.memory(deadline=0.2)
+        memory = chats.memory(deadline=0.5)
         await chats.wrap(Script("0"), memory)("0")
         server.kill()
         with pytest.raises(ServerUnavailable):
@@ -209,7 +209,7 @@ async def test_a_question_that_may_not_be_stored_stops_the_turn_before_the_model
             faults.pop()(proxy)
 
     chats.url = f"redis://{HOST}:{proxy.port}/0?socket_timeout=0.15"
-    ask = chats.wrap(Script("answer"), chats.memory(deadline=0.2, hooks=(hook,)), save_input="before")
+    ask = chats.wrap(Script("answer"), chats.memory(deadline=0.5, hooks=(hook,)), save_input="before")
     chats.append(human("0"))
     with pytest.raises(UnknownOutcome) as caught:
         await ask("Hi", idempotency_key="k")
@@ -230,7 +230,7 @@ async def test_an_answer_survives_that_the_counting_one_cannot_be_read(
             proxy.cut()
 
     chats.url = f"redis://{HOST}:{proxy.port}/0"
-    memory = chats.memory(deadline=0.2, hooks=(hook,))
+    memory = chats.memory(deadline=0.5, hooks=(hook,))
     overtake = during(
         "second",
         lambda: chats.direct.history("ann", "c1").append(human("Hi"), ai("first"), idempotency_key="k"),
@@ -248,7 +248,7 @@ async def test_closing_a_stream_does_not_hang_on_a_server_that_stands_still(
     """D21, E16: what should be kept of it is given up at the memory's deadline, and the close succeeds."""
     with Server() as server:
         chats.url = server.url
-        memory, report = chats.memory(deadline=0.2), TurnReport()
+        memory, report = chats.memory(deadline=0.5), TurnReport()
         stream = chats.start(lambda given: ["one ", "two"], "Hi", memory, partial="keep", report=report)
         await stream.next()
         server.pause()
