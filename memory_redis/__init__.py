@@ -32,13 +32,13 @@ from memory_redis.errors import (
     WrongEventLoop,
     WrongType,
 )
-from memory_redis.expiry import FixedExpiry, NoExpiry, SlidingExpiry
+from memory_redis.expiry import Expiry, FixedExpiry, KeptExpiry, NoExpiry, SlidingExpiry
 from memory_redis.history import AsyncHistory, History
 from memory_redis.limits import Limits
 from memory_redis.memory import AsyncRedisMemory, RedisMemory
 from memory_redis.messages import StoredMessage, ai, chat, function, human, system, tool
 from memory_redis.options import MemoryOptions
-from memory_redis.retention import MaxAge, MaxBytes, MaxMessages
+from memory_redis.retention import MaxAge, MaxBytes, MaxMessages, Retention
 from memory_redis.roles import from_openai, to_openai
 from memory_redis.rules import TurnReport
 from memory_redis.selection import trim_messages
@@ -89,6 +89,7 @@ __all__ = [
     "ConversationWindowMemory",
     "CorruptRecord",
     "Event",
+    "Expiry",
     "FixedExpiry",
     "Forgotten",
     "History",
@@ -101,6 +102,7 @@ __all__ = [
     "InvalidId",
     "InvalidMessage",
     "InvalidSetting",
+    "KeptExpiry",
     "LastMessages",
     "LastTurns",
     "Limits",
@@ -115,6 +117,7 @@ __all__ = [
     "PoolExhausted",
     "RecordError",
     "RedisMemory",
+    "Retention",
     "ServerError",
     "ServerRefused",
     "ServerUnavailable",

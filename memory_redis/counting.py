@@ -50,6 +50,8 @@ class TokenCounter:
             raise InvalidSetting("a token counter has a name, a non-empty text")
         check_counter(self.count)
         code = _BUILT_IN.get(self.name)
+        if code is not None and self.count not in (_by_bytes_plus_1, _by_bytes, _approximately):
+            raise InvalidSetting("that is the name of a counter of memory_redis: give yours another")
         if code is None:
             code = _FIRST_OWN + crc32(self.name.encode("utf-8", "surrogatepass")) % (_CODES - _FIRST_OWN)
         object.__setattr__(self, "code", code)

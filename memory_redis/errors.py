@@ -230,7 +230,7 @@ class InvalidAnswer(HistoryNotSaved, ValueError):
 
 
 class SummaryNotMade(MemoryRedisError):
-    """A summary was due and could not be made; the messages of the call are stored.
+    """A summary that was due, or may have been, was not made; the messages of the call are stored.
 
     The next append tries again. `__cause__` is what went wrong, `version` the version with the messages.
     """
@@ -238,7 +238,7 @@ class SummaryNotMade(MemoryRedisError):
     outcome = "stored"
 
     def __init__(self, conversation: str, version: Version) -> None:
-        super().__init__(f"conversation {conversation}: the messages are stored, but not summarised")
+        super().__init__(f"conversation {conversation}: the messages are stored, a summary was not made")
         self.conversation, self.version = conversation, version
 
 

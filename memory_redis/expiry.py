@@ -22,8 +22,8 @@ class Terms(NamedTuple):
     """An expiry as the scripts read it.
 
     Attributes:
-        policy: `"none"`, `"idle"` (from the last append), `"fixed"` (from the first message),
-            `"at"` (an instant) or `"in"` (an instant, so long from now).
+        policy: `"none"`, `"keep"` (as it is), `"idle"` (from the last append), `"fixed"` (from the first
+            message), `"at"` (an instant) or `"in"` (an instant, so long from now).
 
         ms: the duration; for `"at"`, ms since 1970.
 
@@ -56,6 +56,19 @@ class Expiry:
 @dataclass(frozen=True, slots=True)
 class NoExpiry(Expiry):
     """A conversation does not end by itself; an append takes an end away that it had."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptExpiry(Expiry):
+    """An append leaves the end of a conversation where it is; one that begins has none.
+
+    For programs that append to conversations of others, whose expiry they do not know.
+    """
+
+    @property
+    def terms(self) -> Terms:
+        """As the scripts read it."""
+        return Terms("keep")
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -160,8 +173,8 @@ def check_expiry(value: Expiry) -> Expiry:
     Raises:
         InvalidSetting: it does not.
     """
-    if not isinstance(value, NoExpiry | SlidingExpiry | FixedExpiry):
-        raise InvalidSetting("an expiry is NoExpiry(), SlidingExpiry(…) or FixedExpiry(…)")
+    if not isinstance(value, NoExpiry | KeptExpiry | SlidingExpiry | FixedExpiry):
+        raise InvalidSetting("an expiry is NoExpiry(), KeptExpiry(), SlidingExpiry(…) or FixedExpiry(…)")
     return value
 
 

@@ -180,17 +180,19 @@ class History(_HistoryBase, Lifetime):
     def compact(self, summary: str, *, expected: Version, keep: int = 0) -> int:
         """Put a summary in the place of the messages that it tells of, as one atomic step.
 
-        The messages that stood at the expected version go, but for the newest `keep` of them; those
-        that were appended since stay. The version stays too, so that turns that are on their way can
-        still commit. `load` gives the summary as `Snapshot.summary`; it ends and is cleared with the
-        conversation. A summary that was there before is replaced, so the new one has to tell of it.
+        All messages that stood at the expected version go, also those that a window did not show, but for
+        the newest `keep` of them, wherever that cuts; those that were appended since stay. The version
+        stays too, so that turns that are on their way can still commit. `load` gives the summary as
+        `Snapshot.summary`; it ends and is cleared with the conversation. A summary that was there before
+        is replaced, so the new one has to tell of it.
 
         Args:
             summary: a non-empty text.
 
-            expected: the version of the load that the summary was made of.
+            expected: the version of the load that the summary was made of; of a load, for that of an
+                append does not tell whether somebody has made a summary since.
 
-            keep: how many messages of that version stay, 0 to 10**9.
+            keep: how many messages of that version stay, fewer than there were.
 
         Returns:
             How many messages went.

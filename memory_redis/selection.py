@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from memory_redis.counting import TokenCounter, checked_count
+from memory_redis.errors import InvalidMessage
 from memory_redis.messages import StoredMessage
 from memory_redis.toolcalls import ties_of, without_orphans, without_unanswered
 from memory_redis.windows import Bounds, Window, check_window
@@ -150,7 +151,7 @@ def chosen(
     return _newest(messages, bounds, now_ms, whole, head)
 
 
-def trim_messages(messages: Sequence[StoredMessage], window: Window) -> list[StoredMessage]:
+def trim_messages(messages: Iterable[StoredMessage], window: Window) -> list[StoredMessage]:
     """What a window shows of a list of messages that is the whole conversation.
 
     A window by age goes back from the newest of them.
@@ -162,9 +163,15 @@ def trim_messages(messages: Sequence[StoredMessage], window: Window) -> list[Sto
 
     Raises:
         InvalidSetting: it is no window, or its counter gave no count.
+        InvalidMessage: one of them is no message of this library.
     """
     bounds = check_window(window).bounds
+    messages = list(messages)
+    if not all(isinstance(one, StoredMessage) for one in messages):
+        raise InvalidMessage(
+            "trim_messages takes messages of memory_redis: human(), ai(), from_langchain(), …"
+        )
     if bounds == Bounds():
-        return list(messages)
+        return messages
     times = [one.stored_ms for one in messages if one.stored_ms is not None]
     return chosen(messages, bounds, max(times, default=0)).messages

@@ -123,8 +123,8 @@ class ConversationSummaryMemory(Strategy):
 
         buffer_size: how many messages stay, 0 to 10**9.
 
-        model_seconds: after so many seconds without an answer, 1 to 3,600, another worker may try. What
-            comes after that is dropped.
+        model_seconds: after so many seconds without an answer, 1 to 3,600, another worker may try; an
+            answer that comes later is dropped if one has begun. It is no timeout of the model.
 
     Raises:
         InvalidSetting: one of these cannot be meant.

@@ -140,7 +140,9 @@ def check_model(model: Model, asynchronous: bool) -> Model:
     if not (has_invoke or callable(model)) or isinstance(model, type):
         raise InvalidSetting("model takes a function or a LangChain model")
     if not asynchronous and not has_invoke and _is_awaited(model):
-        raise InvalidSetting("a coroutine function summarises for the Async strategies only")
+        raise InvalidSetting(
+            "a coroutine function summarises for the Async strategies, in awaited calls: or take a plain one"
+        )
     if inspect.isgeneratorfunction(model) or inspect.isasyncgenfunction(model):
         raise InvalidSetting("a generator gives parts: a model that summarises gives a text or a message")
     return model

@@ -1,8 +1,7 @@
 """Which messages a load returns: frozen values. They never change what is stored.
 
-A window shows the newest messages that all its limits allow, oldest first. It never begins with a
-tool result whose call it does not hold: such results are left out, so that less may come back than
-the limits allow. `LastTurns(10) & TokenBudget(4000)` is a window within both limits.
+A window shows the newest messages that all its limits allow, oldest first. A tool
+result whose call is not shown is left out, so that less may come back than the limits allow. `LastTurns(10) & TokenBudget(4000)` is a window within both limits.
 
 Three keywords are common to all of them:
 
@@ -124,6 +123,9 @@ class Window:
 @dataclass(frozen=True, slots=True, repr=False)
 class AllMessages(Window):
     """Every message that is stored, oldest first.
+
+    Without keywords it shows all as it stands, also a tool result that came without a call; only a
+    result whose call was trimmed is left out.
 
     Args:
         keep_system, start_on, max_bytes: see the module.

@@ -95,7 +95,7 @@ def test_the_other_examples_work(valkey: Server, namespace: str) -> None:
 def test_a_strategy_takes_the_place_of_a_memory(valkey: Server, namespace: str) -> None:
     """The example of strategies shows a summary, once more than twice as many messages are stored as stay."""
     with RedisMemory.from_url(valkey.url, namespace=namespace) as memory:
-        scope = run(BLOCKS[6], memory=memory, model=model, summarise=lambda messages: "They talk.")
+        scope = run(BLOCKS[6], memory=memory, model=model, llm=lambda text: "They talk.")
         for number in range(11):
             scope["chat"](str(number), user_id="ann", conversation_id="support-42")
         shown = scope["store"].load(("ann", "support-42"))

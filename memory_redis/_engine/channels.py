@@ -93,7 +93,9 @@ class ClientChannel:
 
     def __init__(self, client: SyncClient) -> None:
         if not isinstance(client, (redis.Redis, redis.RedisCluster)) or hasattr(client, "execute"):
-            raise InvalidSetting("RedisMemory takes a URL or a client of redis-py, not an asyncio one")
+            raise InvalidSetting(
+                "RedisMemory takes a client of redis-py, not an asyncio one; RedisMemory.from_url takes a URL"
+            )
         self._client, self._retries = client, _inner_retries(client)
 
     def exchange(self, wires: Sequence[Wire], seconds: float) -> list[Any]:  # noqa: ARG002
@@ -126,7 +128,9 @@ class AsyncClientChannel:
     def __init__(self, client: AsyncClient) -> None:
         single = isinstance(client, (redis.asyncio.Redis, redis.asyncio.RedisCluster))
         if not single or hasattr(client, "execute"):
-            raise InvalidSetting("AsyncRedisMemory takes a URL or an asyncio client of redis-py")
+            raise InvalidSetting(
+                "AsyncRedisMemory takes an asyncio client of redis-py; AsyncRedisMemory.from_url takes a URL"
+            )
         self._client, self._retries = client, _inner_retries(client)
         self._home: tuple[int, weakref.ref[asyncio.AbstractEventLoop]] | None = None
 

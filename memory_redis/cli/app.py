@@ -13,7 +13,7 @@ from rich.console import Console
 from memory_redis import LastMessages, MemoryRedisError, RedisMemory
 from memory_redis.cli.arguments import Conversation, Globals, Json, Namespace, Url, User, given, opened
 from memory_redis.cli.chat import Chat
-from memory_redis.cli.ends import KeptEnd, change_of, pin, unpin
+from memory_redis.cli.ends import change_of, pin, unpin
 from memory_redis.cli.problems import (
     ANOMALY,
     INTERRUPTED,
@@ -210,9 +210,8 @@ def chat(
     seen = window_of(window)
     options = given(context, url, namespace)
     place, server = url_of(options.url)
-    kept = KeptEnd()
-    with opened(place, options.namespace, expiry=kept) as memory:
-        Chat(memory, kept, user, conversation, seen, server).run()
+    with opened(place, options.namespace) as memory:
+        Chat(memory, user, conversation, seen, server).run()
 
 
 @app.command("expire")

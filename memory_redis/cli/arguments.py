@@ -1,14 +1,12 @@
 """What the commands take: their common arguments and options, and the memory that these mean."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-from memory_redis import NoExpiry, RedisMemory
+from memory_redis import KeptExpiry, RedisMemory
 from memory_redis.cli.server import DEADLINE_SECONDS
-from memory_redis.expiry import Expiry
 from memory_redis.telemetry import Event
 
 __all__ = ["Conversation", "Globals", "Json", "Namespace", "Url", "User", "given", "opened"]
@@ -54,7 +52,6 @@ def opened(
     url: str,
     namespace: str | None,
     corrupt: list[int] | None = None,
-    expiry: Callable[[str], Expiry] = lambda _: NoExpiry(),
 ) -> RedisMemory:
     """The memory of the options. `corrupt` takes the numbers of records that a read left out."""
 
@@ -65,7 +62,7 @@ def opened(
     return RedisMemory.from_url(
         url,
         namespace=DEFAULT_NAMESPACE if namespace is None else namespace,
-        expiry=expiry,
+        expiry=KeptExpiry(),  # whose conversation it is, decides that
         on_corrupt="skip",
         hooks=(note,),
         deadline=DEADLINE_SECONDS,

@@ -15,7 +15,6 @@ from memory_redis import (
     Window,
     with_history,
 )
-from memory_redis.cli.ends import KeptEnd
 from memory_redis.cli.following import Follower
 from memory_redis.cli.problems import CommandError, one_line
 from memory_redis.cli.safe import safe_id
@@ -55,17 +54,14 @@ class Chat:
     """One side of a chat. What others store meanwhile is shown before each prompt.
 
     Args:
-        kept: the expiry of the memory, so that a turn from here leaves the end of the conversation where
-            it is.
-
         server: as it is said.
     """
 
     def __init__(
-        self, memory: RedisMemory, kept: KeptEnd, user: str, conversation: str, window: Window, server: str
+        self, memory: RedisMemory, user: str, conversation: str, window: Window, server: str
     ) -> None:
         self._history = memory.history(user, conversation)
-        self._follower, self._kept = Follower(self._history), kept
+        self._follower = Follower(self._history)
         self._ids = {"user_id": user, "conversation_id": conversation}
         self._model = with_history(echo, memory, window=window, on_save_error=lambda _: None)
         self._title = f"conversation {safe_id(conversation)} of {safe_id(user)} on {server}"
@@ -124,7 +120,6 @@ class Chat:
 
     def _turn(self, text: str) -> _Answer | None:
         self._turns += 1
-        self._kept.look(self._history)
         report = TurnReport()
         try:
             answer = _Answer(self._model(text, report=report, **self._ids), report.version)

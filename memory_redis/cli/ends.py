@@ -1,40 +1,19 @@
-"""When a conversation ends: what `expire`, `pin` and `chat` ask and change of that."""
+"""When a conversation ends: what `expire` and `pin` change of that."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from memory_redis import History, NoExpiry, RedisMemory, SlidingExpiry
+from memory_redis import RedisMemory, SlidingExpiry
 from memory_redis.cli.problems import USAGE, CommandError
 from memory_redis.cli.safe import safe_id
 from memory_redis.cli.shown import duration_text, moment_text
 from memory_redis.cli.window_text import duration_of
-from memory_redis.durations import LONGEST, SHORTEST
-from memory_redis.expiry import Expiry
 
-__all__ = ["Change", "KeptEnd", "change_of", "pin", "unpin"]
+__all__ = ["Change", "change_of", "pin", "unpin"]
 
 Change = Callable[[RedisMemory, str, str], str]
 """Changes when a conversation of a user ends, and gives a line that says when that is."""
-
-
-class KeptEnd:
-    """The expiry of appends that leave the end of a conversation where it is; a memory takes it.
-
-    The command line does not know the policy of the program whose conversation it is. Without this, an
-    append from here would take the end away that the program has set.
-    """
-
-    def __init__(self) -> None:
-        self._expiry: Expiry = NoExpiry()
-
-    def __call__(self, _: str) -> Expiry:
-        """For every user the same: what the last look found."""
-        return self._expiry
-
-    def look(self, history: History) -> None:
-        """See when a conversation ends."""
-        self._expiry = _keeping(history.expire_in())
 
 
 def change_of(rest: str | None, at: str | None, idle: str | None, default: bool) -> Change:
@@ -91,18 +70,12 @@ def unpin(memory: RedisMemory, user: str, conversation: str) -> str:
     Raises:
         CommandError: the conversation is not there.
     """
-    left = memory.history(user, conversation).expire_in()
-    if not memory.history(user, conversation, expiry=_keeping(left)).expire(None):
+    history = memory.history(user, conversation)
+    left = history.expire_in()
+    if not history.expire(None):
         raise _absent(user, conversation)
     now = "does not end" if left is None else f"ends in {duration_text(left)}"
     return f"{now}; the next message sets the end by the policy of the program that stores it"
-
-
-def _keeping(left: float | None) -> Expiry:
-    """The expiry that leaves the end of a conversation where it is, so many seconds from now."""
-    if left is None:
-        return NoExpiry()
-    return SlidingExpiry(max(SHORTEST, timedelta(seconds=min(left, LONGEST.total_seconds()))))
 
 
 def _instant(text: str) -> datetime:

@@ -130,7 +130,9 @@ def test_codes_in_records_never_change() -> None:
     assert [code_of(counter) for counter in (None, len, BYTES_4_PLUS_1, BYTES_4, APPROXIMATE)] == [
         *(0, 0, 1, 2, 3)
     ]
-    assert TokenCounter("approximate", len) == APPROXIMATE
+    for name in ("approximate", "bytes // 4 + 1", "max(bytes // 4, 1)"):
+        with pytest.raises(InvalidSetting, match="another"):  # it would pass for the one that is built in
+            TokenCounter(name, len)
     assert all(16 <= TokenCounter(f"mine {number}", len).code < 2**16 for number in range(2000))
 
 

@@ -89,10 +89,10 @@ local function attempt(failed, ...)
 end
 
 -- The instant at which a conversation ends, 0 for never. Policies: 'none', 'idle' (ms from now, but at
--- most so many ms from its first message), 'fixed' (ms from its first message), 'at' (ms since 1970).
--- `own` is the conversation's own: policy, ms, most, and 1 if reads renew it. `created` is 0 for one
--- that begins now.
-local function ending(own, policy, ms, most, now, created)
+-- most so many ms from its first message), 'fixed' (ms from its first message), 'at' (ms since 1970)
+-- or 'keep' (as it is). `own` is the conversation's own: policy, ms, most, and 1 if reads renew it.
+-- `created` is 0 for one that begins now.
+local function ending(own, policy, ms, most, now, created, list)
   if own then
     policy, ms, most = string.match(own, '^(%a+) (%d+) (%d+)')
     ms, most = tonumber(ms), tonumber(most)
@@ -100,7 +100,9 @@ local function ending(own, policy, ms, most, now, created)
   if created == 0 then created = now end
   if policy == 'idle' then return most > 0 and math.min(now + ms, created + most) or now + ms end
   if policy == 'fixed' then return created + ms end
-  return policy == 'at' and ms or 0
+  if policy == 'at' then return ms end
+  local left = policy == 'keep' and redis.call('PTTL', list) or -1
+  return left >= 0 and now + left or 0
 end
 
 -- Whether a user's index has to hear of a conversation again: a minute after it last did, or when
