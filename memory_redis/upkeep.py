@@ -93,9 +93,8 @@ class _Making:
             return
         output = yield request(messages[:cut], snapshot.summary)
         summary = answer_of(output)
-        kept = messages[cut].seq if cut < len(messages) else None
-        keep = 0 if kept is None else snapshot.version.number - kept
-        yield self._put(summary, snapshot.version, keep)
+        last = messages[cut - 1].seq or 0
+        yield self._put(summary, snapshot.version, snapshot.version.number - last - 1)
 
     def _put(self, summary: str, version: Version, keep: int) -> Flow[None]:
         with suppress(ConflictError):  # cleared, ended or edited: it tells of nothing that is there

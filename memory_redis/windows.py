@@ -1,7 +1,8 @@
 """Which messages a load returns: frozen values. They never change what is stored.
 
-A window shows the newest messages that all its limits allow, oldest first. A tool
-result whose call is not shown is left out, so that less may come back than the limits allow. `LastTurns(10) & TokenBudget(4000)` is a window within both limits.
+A window shows the newest messages that all its limits allow, oldest first. A tool result whose call
+is not shown is left out, so that less may come back than the limits allow.
+`LastTurns(10) & TokenBudget(4000)` is a window within both limits.
 
 Three keywords are common to all of them:
 

@@ -483,3 +483,19 @@ async def test_a_summary_ends_with_its_conversation(
     await history.compact("in short", expected=await filled(history), keep=2)
     await eventually(lambda: not raw.exists(keys.messages, keys.meta), "both keys are gone")
     assert (await history.load()).summary is None
+
+
+@pytest.mark.parametrize("keep", [0, 1, 2])
+async def test_of_two_who_saw_the_same_load_one_puts_a_summary_in_place(coded: MakeMemory, keep: int) -> None:
+    """R97: the other one is refused, also if it would keep fewer; who has loaded since is not."""
+    history = coded().history("ann", "c1")
+    await filled(history)
+    seen = await history.load()
+    assert await history.compact("mine", expected=seen.version, keep=2) == 4
+    with pytest.raises(ConflictError) as caught:
+        await history.compact("theirs", expected=seen.version, keep=keep)
+    assert caught.value.edited
+    assert (await history.load()).summary == "mine"
+    if keep < 2:
+        assert await history.compact("later", expected=(await history.load()).version, keep=keep) == 2 - keep
+        assert (await history.load()).summary == "later"

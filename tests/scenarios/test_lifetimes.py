@@ -13,6 +13,7 @@ from memory_redis import (
     ConflictError,
     FixedExpiry,
     InvalidSetting,
+    KeptExpiry,
     LastMessages,
     MaxAge,
     MaxBytes,
@@ -25,6 +26,7 @@ from memory_redis import (
     ai,
     human,
 )
+from memory_redis._engine.scripts import RENEW
 from memory_redis.expiry import Expiry
 from memory_redis.telemetry import Event
 from tests.conftest import MakeMemory
@@ -605,3 +607,41 @@ async def test_by_default_nothing_ends_and_nothing_goes(
     await changed.append(human("x"))
     assert await changed.count() == 10
     assert 0 < end_of(raw, keys) - now_of(raw) <= 60_000
+
+
+async def test_a_load_does_not_renew_what_has_lost_its_own_terms_meanwhile(
+    memory: MakeMemory, keys: Names, raw: redis.Redis
+) -> None:
+    """Decision 7: the policy of one who only looks is not the conversation's."""
+    await memory(expiry=SlidingExpiry(days=7)).history("ann", "c1").append(human("1"))
+    end = end_of(raw, keys)
+    reader = memory().history("ann", "c1")
+    await reader.expire(SlidingExpiry(60, on_read=True))
+    # as between the two trips of a load: the terms are gone, and the end is that of the writer again
+    terms = raw.hget(keys.meta, "p")
+    raw.hdel(keys.meta, "p")
+    for key in (keys.messages, keys.meta):
+        raw.pexpireat(key, end)
+    assert terms is not None
+    words = ("none", "0", "0", "own", "0", "")
+    assert raw.eval(RENEW.source, 2, keys.messages, keys.meta, *words) == [1, 0, 0]
+    assert end_of(raw, keys) == end
+
+
+async def test_one_who_keeps_the_end_leaves_it_where_it_is(
+    memory: MakeMemory, keys: Names, raw: redis.Redis
+) -> None:
+    """For programs that append to conversations of others; one that begins has no end."""
+    guest = memory(expiry=KeptExpiry()).history("ann", "c1")
+    await guest.append(human("0"))
+    assert end_of(raw, keys) == -1
+    await memory(expiry=SlidingExpiry(60)).history("ann", "c1").append(human("1"))
+    end = end_of(raw, keys)
+    await guest.append(human("2"))
+    assert abs(end_of(raw, keys) - end) <= 50  # the server tells the rest, not the end
+    assert await guest.touch() is True
+    assert abs(end_of(raw, keys) - end) <= 50
+    await guest.pin()
+    assert end_of(raw, keys) == -1
+    await guest.expire(None)
+    assert end_of(raw, keys) == -1

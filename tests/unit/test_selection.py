@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from memory_redis import (
     BYTES_4_PLUS_1,
     AllMessages,
+    InvalidMessage,
     InvalidSetting,
     LastMessages,
     LastTurns,
@@ -401,3 +402,12 @@ def test_so_many_records_are_looked_at_as_a_load_may_bring_and_one_more() -> Non
     assert ranges.fitting([b"x" * 11, *records], oldest=True) == [b"x" * 11]
     assert ranges.fitting([*records, b"x" * 11]) == [b"x" * 11]
     assert ranges.fitting([]) == []
+
+
+@pytest.mark.parametrize("window", [AllMessages(), LastMessages(2), Since(60)], ids=shown)
+def test_only_messages_of_ours_are_trimmed(window: Window) -> None:
+    """R100: any iterable of them; other things are refused by a sentence."""
+    assert trim_messages((human(text) for text in "ab"), window) == [human("a"), human("b")]
+    for wrong in ([{"role": "user", "content": "Hi"}], ["Hi"], [None]):
+        with pytest.raises(InvalidMessage, match="messages of memory_redis"):
+            trim_messages(wrong, window)  # type: ignore[arg-type]

@@ -23,6 +23,8 @@ from memory_redis import (
     ConversationTokenBufferMemory,
     ConversationWindowMemory,
     InvalidSetting,
+    MaxAge,
+    MaxMessages,
     MemoryStore,
     RedisMemory,
     StoredMessage,
@@ -212,3 +214,31 @@ def test_a_default_session_is_a_text(session: Any) -> None:
     """R83, R23: refused when the wrapper is made."""
     with pytest.raises(InvalidSetting, match="default_session"):
         with_history(model, MEMORY, default_session=session)
+
+
+def parts(messages: Any) -> Any:
+    yield "in short"
+
+
+async def parts_later(messages: Any) -> Any:
+    yield "in short"
+
+
+@pytest.mark.parametrize("generator", [parts, parts_later], ids=shown)
+def test_a_generator_does_not_summarise(generator: Any) -> None:
+    """R98: at once, and not at each append."""
+    with pytest.raises(InvalidSetting, match="generator"):
+        ConversationSummaryMemory(MEMORY, generator, 2)
+    with pytest.raises(InvalidSetting, match="generator"):
+        AsyncConversationSummaryMemory(LATER, generator, 2)
+
+
+@pytest.mark.parametrize("most", [1, 3, 4, 5])
+def test_a_retention_that_leaves_nothing_to_summarise_is_refused(most: int) -> None:
+    """R92: above twice the buffer there have to be messages."""
+    memory = RedisMemory.from_url(NOWHERE, retention=MaxMessages(most) & MaxAge(days=1))
+    if most > 4:
+        ConversationSummaryMemory(memory, model, 2)
+    else:
+        with pytest.raises(InvalidSetting, match="retention"):
+            ConversationSummaryMemory(memory, model, 2)
