@@ -17,6 +17,7 @@ INSTRUCTION = (
     "Summarise the conversation below in a few sentences, for somebody who is to go on with it."
     " Keep names, numbers, wishes, decisions and open questions. Answer with the summary alone."
 )
+REQUEST_BYTES = 256 * 1024
 _SHOWN = "Summary of earlier conversation: "
 
 
@@ -90,6 +91,19 @@ class KeepTokens:
         if safe < len(messages):
             return safe
         return next((at for at in range(cut - 1, 0, -1) if safe_cut(messages, at) == at), 0)
+
+
+def at_once(messages: Sequence[StoredMessage], cut: int) -> int:
+    """How many of the messages before `cut` one request tells of: up to 256 KiB of text, at least one.
+
+    More than that has come together if a model has failed for long. It would never get through whole.
+    """
+    room = REQUEST_BYTES
+    for at, message in enumerate(messages[:cut]):
+        room -= len(message.text.encode("utf-8", "surrogatepass"))
+        if room < 0:
+            return min(safe_cut(messages, max(at, 1)), cut) or cut
+    return cut
 
 
 def shown(summary: str) -> StoredMessage:

@@ -33,7 +33,7 @@ from memory_redis.errors import (
 )
 from memory_redis.messages import StoredMessage
 from memory_redis.snapshots import Snapshot
-from memory_redis.summaries import ALWAYS, KeepMessages, KeepTokens, answer_of, request
+from memory_redis.summaries import ALWAYS, KeepMessages, KeepTokens, answer_of, at_once, request
 from memory_redis.telemetry import Event
 from memory_redis.versions import Version
 from memory_redis.windows import AllMessages
@@ -91,6 +91,7 @@ class _Making:
         cut = plan.cut(messages) if plan.threshold.crossed(messages) else 0
         if cut < 1:
             return
+        cut = at_once(messages, cut)
         output = yield request(messages[:cut], snapshot.summary)
         summary = answer_of(output)
         last = messages[cut - 1].seq or 0

@@ -749,3 +749,24 @@ async def test_a_counter_that_knows_no_system_message_does_not_matter_to_a_summa
     store = over(memory(counter=counter), SUMMARY_BUFFER, Model(), 3, counter=counter)
     await store.append("s1", *numbered(4))
     assert texts(await store.load("s1")) == [f"{IN_FRONT}s1", "3"]
+
+
+@one_server
+async def test_what_has_come_together_is_summarised_by_parts(memory: MakeMemory) -> None:
+    """R98: after a long failure no request is larger than a model can take; nothing is lost or told twice."""
+    model = Model(*(RuntimeError("away") for _ in range(3)))
+    store = over(memory(), SUMMARY, model, 1)
+    large = [human(f"{number} " + "x" * 100_000) for number in range(6)]
+    await store.append("s1", *large[:2])
+    for message in large[2:5]:
+        with pytest.raises(SummaryNotMade):
+            await store.append("s1", message)
+    await store.append("s1", large[5])
+    told = [[line.split(" ")[1] for line in lines if line.startswith("human")] for lines in model.told]
+    assert told[-1] == ["0", "1"]
+    assert max(map(len, model.asked[3:])) < 300_000
+    await store.append("s1", human("6"))
+    await store.append("s1", human("7"))
+    told = [[line.split(" ")[1] for line in lines if line.startswith("human")] for lines in model.told]
+    assert told[3:] == [["0", "1"], ["2", "3"], ["4", "5", "6"]]
+    assert [one.text for one in await store.load("s1")] == [f"{IN_FRONT}s{len(model.asked)}", "7"]
