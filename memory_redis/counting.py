@@ -111,7 +111,8 @@ def _by_bytes(message: StoredMessage) -> int:
 def _approximately(message: StoredMessage) -> int:
     data: Any = message.data
     kind, content = message.type, data.get("content", "")
-    if len(data) == 1 and type(content) is str and kind in _ROLES:  # nearly every message
+    plain = kind in ("human", "ai") and "tool_calls" not in data and "name" not in data
+    if plain and type(content) is str:  # nearly every message
         return min((len(content) + _ROLES[kind] + 3) // 4 + 3, MOST_TOKENS)
     characters, extra = 0, 3
     if type(content) is str:

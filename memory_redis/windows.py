@@ -42,6 +42,8 @@ class Bounds:
         kept_ms: how old the system message may be that `keep_system` shows.
 
         oldest: the window is taken from the front, not from the end.
+
+        plain: nothing but a number of messages counts, so that no header need be read.
     """
 
     messages: int | None = None
@@ -54,11 +56,11 @@ class Bounds:
     keep_system: bool = False
     start_on: StartOn | None = None
     oldest: bool = False
+    plain: bool = field(init=False, repr=False, compare=False)
 
-    @property
-    def plain(self) -> bool:
-        """Whether nothing but a number of messages counts, so that no header need be read."""
-        return self == Bounds(messages=self.messages)
+    def __post_init__(self) -> None:
+        limits = (getattr(self, one.name) for one in fields(Bounds) if one.init and one.name != "messages")
+        object.__setattr__(self, "plain", all(limit is None or limit is False for limit in limits))
 
     def __and__(self, other: Bounds) -> Bounds:
         nothing = Bounds()
@@ -67,7 +69,7 @@ class Bounds:
         if self.oldest or other.oldest:
             raise InvalidSetting("a window of the oldest messages cannot be combined with another")
         both: dict[str, Any] = {}
-        for name in (one.name for one in fields(Bounds)):
+        for name in (one.name for one in fields(Bounds) if one.init):
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine is None or theirs is None:
                 both[name] = theirs if mine is None else mine
@@ -78,7 +80,7 @@ class Bounds:
             elif mine == theirs:
                 both[name] = mine
             else:
-                raise InvalidSetting(f"two windows that are combined have one {name}")
+                raise InvalidSetting(f"two windows that are combined must have the same {name}")
         return Bounds(**both)
 
 
