@@ -118,7 +118,9 @@ def _approximately(message: StoredMessage) -> int:
     if type(content) is str:
         characters = len(content)
         if kind == "ai" and data.get("tool_calls"):
-            characters += len(repr([_with_type(call) for call in data["tool_calls"]]))
+            calls = data["tool_calls"]
+            typed = all("type" in call for call in calls)
+            characters += len(repr(calls if typed else [_with_type(call) for call in calls]))
     else:
         blocks: Any = content
         for block in blocks:

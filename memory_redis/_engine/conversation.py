@@ -47,18 +47,27 @@ class Conversation:
         InvalidSetting: the expiry is none.
     """
 
-    __slots__ = ("compactor", "default_window", "keys", "reader", "renewer", "settings", "writer")
+    __slots__ = ("_terms", "default_window", "keys", "reader", "settings", "writer")
 
     def __init__(
         self, settings: Settings, user_id: str | None, conversation_id: str, expiry: Expiry | None = None
     ) -> None:
         self.keys = conversation_keys(settings.namespace, user_id, conversation_id)
-        terms = (settings.expiry_of(user_id) if expiry is None else check_expiry(expiry)).terms
+        terms = settings.terms_of(user_id) if expiry is None else check_expiry(expiry).terms
         self.settings, self.default_window = settings, settings.window
         self.reader: ReadsConversation = Reader(self.keys, settings, terms)
         self.writer = Writer(self.keys, settings, terms)
-        self.renewer = Renewer(self.keys, terms, settings.emit)
-        self.compactor = Compactor(self.keys, settings)
+        self._terms = terms
+
+    @property
+    def renewer(self) -> Renewer:
+        """The flows that change when it ends."""
+        return Renewer(self.keys, self._terms, self.settings.emit)
+
+    @property
+    def compactor(self) -> Compactor:
+        """The flows that summarise it."""
+        return Compactor(self.keys, self.settings)
 
     def window(self, window: Window | None) -> Window:
         """The window of a call, or the memory's."""

@@ -70,11 +70,11 @@ class Place:
 class Reader:
     """The flows that read one conversation."""
 
-    __slots__ = ("_age_ms", "_decoder", "_keys", "_ranges", "_renewed", "_renewer", "_settings")
+    __slots__ = ("_age_ms", "_decoder", "_keys", "_ranges", "_settings", "_terms")
 
     def __init__(self, keys: ConversationKeys, settings: Settings, terms: Terms) -> None:
-        self._keys, self._settings, self._renewed = keys, settings, terms.on_read
-        self._renewer, self._ranges = Renewer(keys, terms, settings.emit), Ranges(keys, settings.limits)
+        self._keys, self._settings, self._terms = keys, settings, terms
+        self._ranges = Ranges(keys, settings.limits)
         self._decoder = Decoder(keys.label, keys.owner, settings.limits)
         self._age_ms = settings.caps.age_ms or None
 
@@ -84,18 +84,18 @@ class Reader:
         """A snapshot; and the messages stored under an idempotency key, None if there are none."""
         keys, settings = self._keys, self._settings
         extra: list[Call] = []
-        if self._renewed:
-            extra.append(self._renewer.call("read"))
+        if self._terms.on_read:
+            extra.append(self._renewer().call("read"))
         if key_id is not None:
             asked = (key_id.value, str(UNKNOWN_AGE), str(settings.key_hold_ms), b"0")
             extra.append(Call(SETTLE, asked, keys=(keys.messages, keys.meta)))
         bounds = self._bounds(window)
         load = self._counted if bounds.plain else self._limited
         state, messages, failed, replies = yield from load(bounds, on_corrupt, tuple(extra))
-        if self._renewed:
-            yield from self._renewer.told(replies[0])
+        if self._terms.on_read:
+            yield from self._renewer().told(replies[0])
         elif state.own_terms.endswith(b" 1"):
-            yield from self._renewer.renew("own")
+            yield from self._renewer().renew("own")
         summary, damaged = self._summary(state, on_corrupt)
         failed = (*damaged, *failed)
         emit = settings.emit
@@ -109,6 +109,9 @@ class Reader:
         if key_id is None or replies[-1][0] != 1:
             return snapshot, None
         return snapshot, (yield from self._stored(replies[-1], key_id, state))
+
+    def _renewer(self) -> Renewer:
+        return Renewer(self._keys, self._terms, self._settings.emit)
 
     def _bounds(self, window: Window) -> Bounds:
         """The limits of a window; what retention will remove is not shown."""

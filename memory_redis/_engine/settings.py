@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 from memory_redis._engine.codec import Encoder
 from memory_redis._engine.keys import check_namespace
 from memory_redis.counting import APPROXIMATE, TokenCounter
 from memory_redis.errors import InvalidSetting
-from memory_redis.expiry import Expiry, ExpiryFor, NoExpiry, check_expiry
+from memory_redis.expiry import Expiry, ExpiryFor, NoExpiry, Terms, check_expiry
 from memory_redis.limits import Limits
 from memory_redis.options import Codec, OnCorrupt, check_on_corrupt
 from memory_redis.retention import Caps, Retention, caps_of
@@ -39,6 +40,7 @@ class Settings:
     encoder: Encoder = field(init=False, repr=False, compare=False)
     emit: Emitter = field(init=False, repr=False, compare=False)
     caps: Caps = field(init=False, repr=False, compare=False)
+    terms: Terms | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_namespace(self.namespace)
@@ -61,6 +63,7 @@ class Settings:
             if not many or not all(map(callable, self.hooks)):
                 raise InvalidSetting("hooks must be a sequence of functions, or None")
         object.__setattr__(self, "caps", caps_of(self.retention))
+        object.__setattr__(self, "terms", self.expiry.terms if isinstance(self.expiry, Expiry) else None)
         object.__setattr__(self, "encoder", Encoder(self.codec, self.limits, self._stored_counter()))
         object.__setattr__(self, "emit", Emitter((log_event,) if self.hooks is None else self.hooks))
 
@@ -76,12 +79,13 @@ class Settings:
         """How long an idempotency key is remembered."""
         return self.idempotency_hold // timedelta(milliseconds=1)
 
-    def expiry_of(self, user_id: str | None) -> Expiry:
-        """The expiry of a user's conversations; a session is asked for with the empty text.
+    def terms_of(self, user_id: str | None) -> Terms:
+        """When a user's conversations end; a session is asked for with the empty text.
 
         Raises:
-            InvalidSetting: the function gave something else.
+            InvalidSetting: the expiry function gave something else.
         """
-        if isinstance(self.expiry, Expiry):
-            return self.expiry
-        return check_expiry(self.expiry("" if user_id is None else user_id))
+        if self.terms is not None:
+            return self.terms
+        expiry: Any = self.expiry
+        return check_expiry(expiry("" if user_id is None else user_id)).terms

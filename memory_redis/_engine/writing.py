@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from enum import IntEnum
+from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple
 
 from memory_redis._engine import index
@@ -28,6 +29,7 @@ from memory_redis.errors import (
 )
 from memory_redis.expiry import Terms
 from memory_redis.messages import StoredMessage
+from memory_redis.retention import Caps
 from memory_redis.telemetry import Event
 from memory_redis.versions import BIRTH_BYTES, ID_BYTES, AppendId, Version, known_version
 
@@ -121,6 +123,12 @@ def _wanted(expected: Version, on_conflict: OnConflict) -> bytes:
     return (b"r" if on_conflict == "raise" else b"a") + expected.number.to_bytes(6) + last + birth
 
 
+@lru_cache(maxsize=256)  # a history is made for many an append
+def _rules(terms: Terms, caps: Caps) -> tuple[str, ...]:
+    """An expiry and a retention as the append script reads them."""
+    return (*map(str, terms[:3]), *map(str, caps))
+
+
 class Writer:
     """The flows that change one conversation."""
 
@@ -128,11 +136,7 @@ class Writer:
 
     def __init__(self, keys: ConversationKeys, settings: Settings, terms: Terms) -> None:
         self._keys, self._settings = keys, settings
-        self._rules: tuple[Word, ...] = (
-            b"" if keys.index is None else b"?",
-            *map(str, terms[:3]),
-            *map(str, settings.caps),
-        )
+        self._rules: tuple[Word, ...] = (b"" if keys.index is None else b"?", *_rules(terms, settings.caps))
         self._decoder = Decoder(keys.label, keys.owner, settings.limits)
 
     def append(
