@@ -93,6 +93,6 @@ class ViewReader:
 def view_of(conversation: Conversation, view: View) -> Conversation:
     """The same conversation, read as a view shows it."""
     viewed = copy(conversation)
-    viewed.reader = ViewReader(conversation.reader, view)
+    viewed.read_by(ViewReader(conversation.reader, view))
     viewed.default_window = _WHOLE
     return viewed

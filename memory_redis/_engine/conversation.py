@@ -47,7 +47,7 @@ class Conversation:
         InvalidSetting: the expiry is none.
     """
 
-    __slots__ = ("_terms", "default_window", "keys", "reader", "settings", "writer")
+    __slots__ = ("_reader", "_terms", "_writer", "default_window", "keys", "settings")
 
     def __init__(
         self, settings: Settings, user_id: str | None, conversation_id: str, expiry: Expiry | None = None
@@ -55,9 +55,29 @@ class Conversation:
         self.keys = conversation_keys(settings.namespace, user_id, conversation_id)
         terms = settings.terms_of(user_id) if expiry is None else check_expiry(expiry).terms
         self.settings, self.default_window = settings, settings.window
-        self.reader: ReadsConversation = Reader(self.keys, settings, terms)
-        self.writer = Writer(self.keys, settings, terms)
         self._terms = terms
+        self._reader: ReadsConversation | None = None
+        self._writer: Writer | None = None
+
+    # Each is made when it is needed first: many a conversation is made for one append, or one load.
+
+    @property
+    def reader(self) -> ReadsConversation:
+        """The flows that read it."""
+        if self._reader is None:
+            self._reader = Reader(self.keys, self.settings, self._terms)
+        return self._reader
+
+    def read_by(self, reader: ReadsConversation) -> None:
+        """Let another reader come before its own."""
+        self._reader = reader
+
+    @property
+    def writer(self) -> Writer:
+        """The flows that change it."""
+        if self._writer is None:
+            self._writer = Writer(self.keys, self.settings, self._terms)
+        return self._writer
 
     @property
     def renewer(self) -> Renewer:
