@@ -32,6 +32,7 @@ from memory_redis import (
 )
 from memory_redis.testing import AsyncView
 from tests.conftest import MakeMemory
+from tests.scenarios.remembering import IN_FRONT, SUMMARY_BUFFER, Model, over
 from tests.scenarios.stored import call, eventually, orphans, positions, result, texts
 from tests.support.servers import Binary, Cluster, SentinelSet, binaries
 
@@ -206,12 +207,24 @@ async def every_operation(make: MakeMemory) -> None:
         await capped.append(human(f"new {number}"))
     assert texts(await history.load()) == ["new 2", "new 3", "new 4"]
     assert orphans((await history.load()).messages) == []
+    assert await history.compact("in short", expected=(await history.load()).version, keep=1) == 2
+    assert ((await history.load()).summary, await history.count()) == ("in short", 1)
+    assert await history.pin()
+    assert await history.expire_in() is None
+    assert await history.expire(None)
+    assert await history.touch()
+    assert 50 < await history.expire_in() <= 60
+    store = over(one, SUMMARY_BUFFER, Model("of two"), 1)
+    await store.append("s:2", human("1"), ai("2"))
+    await store.append("s:2", human("3"))
+    assert texts(await store.load("s:2")) == [f"{IN_FRONT}s2", "3"]
+    await store.clear("s:2")
     session = one.session("s:1")
     await session.append(human("in a session"))
     assert await session.clear() == 1
     await one.history("ann", "c2").append(human("1"))
     infos = [info async for info in one.conversations("ann", page_size=1)]
-    assert [(info.conversation_id, info.messages) for info in infos] == [("c2", 1), ("c{1}", 3)]
+    assert [(info.conversation_id, info.messages) for info in infos] == [("c2", 1), ("c{1}", 1)]
     cleared = one.history("ann", "c2").turn()
     await cleared.__aenter__()
     assert await one.history("ann", "c2").clear() == 1
@@ -219,7 +232,7 @@ async def every_operation(make: MakeMemory) -> None:
     with pytest.raises(HistoryCleared):
         await cleared.__aexit__(None, None, None)
     forgotten = await one.forget("ann")
-    assert (forgotten.conversations, forgotten.messages) == (1, 3)
+    assert (forgotten.conversations, forgotten.messages) == (1, 1)
     assert [info async for info in one.conversations("ann")] == []
     brief = make(expiry=SlidingExpiry(0.05)).history("ann", "c3")
     await brief.append(human("1"))
