@@ -96,16 +96,17 @@ def code_of(counter: Counter | None) -> int:
     return counter.code if isinstance(counter, TokenCounter) else 0
 
 
-def _text_bytes(message: StoredMessage) -> int:
+def text_bytes(message: StoredMessage) -> int:
+    """The bytes of a message's text, UTF-8, as they stand in the header of its record."""
     return len(message.text.encode("utf-8", "surrogatepass"))
 
 
 def _by_bytes_plus_1(message: StoredMessage) -> int:
-    return _text_bytes(message) // 4 + 1
+    return text_bytes(message) // 4 + 1
 
 
 def _by_bytes(message: StoredMessage) -> int:
-    return max(_text_bytes(message) // 4, 1)
+    return max(text_bytes(message) // 4, 1)
 
 
 def _approximately(message: StoredMessage) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from memory_redis.counting import TokenCounter, checked_count
+from memory_redis.counting import TokenCounter, checked_count, text_bytes
 from memory_redis.errors import InvalidMessage
 from memory_redis.messages import StoredMessage
 from memory_redis.toolcalls import ties_of, without_orphans, without_unanswered
@@ -51,7 +51,7 @@ class _Room:
             if tokens > self._tokens:
                 return False
         if self._bytes is not None:
-            size = len(message.text.encode("utf-8", "surrogatepass"))
+            size = text_bytes(message)
             if size > self._bytes:
                 return False
         if self._messages is not None:

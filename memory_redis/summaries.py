@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from memory_redis.counting import Counter, checked_count
+from memory_redis.counting import Counter, checked_count, text_bytes
 from memory_redis.errors import InvalidMessage
 from memory_redis.layouts import text_of
 from memory_redis.messages import StoredMessage, human, system
@@ -100,7 +100,7 @@ def at_once(messages: Sequence[StoredMessage], cut: int) -> int:
     """
     room = REQUEST_BYTES
     for at, message in enumerate(messages[:cut]):
-        room -= len(message.text.encode("utf-8", "surrogatepass"))
+        room -= text_bytes(message)
         if room < 0:
             return min(safe_cut(messages, max(at, 1)), cut) or cut
     return cut

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import secrets
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final
 
 from memory_redis._engine.codec import Encoder
 from memory_redis._engine.keys import ConversationKeys
 from memory_redis._engine.plans import Call, Flow, Plan, Word, only
 from memory_redis._engine.scripts import CLAIM, COMPACT
 from memory_redis._engine.settings import HOLD_MS, Settings
-from memory_redis._engine.writing import CONFLICTS, Met
+from memory_redis._engine.writing import CONFLICTS, Met, token_bytes, unanswered
 from memory_redis.counting import BYTES_4, code_of
 from memory_redis.errors import (
     ConflictError,
     InvalidMessage,
     InvalidSetting,
-    ServerUnavailable,
     UnknownOutcome,
 )
 from memory_redis.messages import system
 from memory_redis.summaries import Threshold
 from memory_redis.telemetry import Event
-from memory_redis.versions import BIRTH_BYTES, ID_BYTES, Version
+from memory_redis.versions import ID_BYTES, Version
+
+_STORED_OR_NOT: Final = "the summary may or may not be stored; the next load shows which"
 
 
 class Claim(IntEnum):
@@ -71,13 +72,11 @@ class Compactor:
         settings = self._settings
         encoder = Encoder(settings.codec, settings.limits, BYTES_4)  # nobody counts a summary
         [record] = encoder.records([system(summary)], keys.owner)
-        want = expected.number.to_bytes(6) + expected.last.rjust(ID_BYTES, b"\0")
-        want += expected.birth.rjust(BIRTH_BYTES, b"\0")
         words = (
             secrets.token_bytes(ID_BYTES),
             b"0",
             str(HOLD_MS),
-            want,
+            token_bytes(expected),
             str(keep),
             str(expected.trimmed),
             claim,
@@ -87,11 +86,11 @@ class Compactor:
         try:
             reply = yield Plan((call,), _reply, keys.label, writes=True)
         except UnknownOutcome:
-            raise _unanswered() from None
+            raise unanswered(_STORED_OR_NOT) from None
         status, removed, healed, number, birth, last, conflict = reply
         emit = self._settings.emit
         if status == Compaction.UNKNOWN:
-            raise _unanswered()
+            raise unanswered(_STORED_OR_NOT)
         if status == Compaction.CONFLICT:
             met = Met(conflict)
             error = CONFLICTS.get(met, ConflictError)(
@@ -134,9 +133,3 @@ def _reply(replies: list[Any]) -> list[Any]:
     if not type(status) is type(removed) is type(healed) is type(conflict) is int:
         raise TypeError("not the reply of a compaction")
     return reply
-
-
-def _unanswered() -> ServerUnavailable:
-    error = ServerUnavailable("no answer: the summary may or may not be stored; the next load shows which")
-    error.outcome = "unknown"
-    return error

@@ -63,6 +63,7 @@ CONFLICTS: Final = {Met.CLEARED: HistoryCleared, Met.ROLLED_BACK: HistoryRolledB
 _BIRTHS: Final = (0, BIRTH_BYTES)
 _INDEX_WORD: Final = 6
 _HOLD: Final = str(HOLD_MS)
+_CLEARED_OR_NOT: Final = "it may or may not be cleared; calling again is safe"
 _UNKNOWN_AGE: Final = str(UNKNOWN_AGE)
 
 
@@ -117,10 +118,15 @@ def key_to_id(idempotency_key: str) -> AppendId:
     return AppendId(digest, time.monotonic(), keyed=True)
 
 
+def token_bytes(version: Version) -> bytes:
+    """A version as the scripts read it."""
+    last, birth = version.last.rjust(ID_BYTES, b"\0"), version.birth.rjust(BIRTH_BYTES, b"\0")
+    return version.number.to_bytes(6) + last + birth
+
+
 def _wanted(expected: Version, on_conflict: OnConflict) -> bytes:
     """An expected version as the append script reads it."""
-    last, birth = expected.last.rjust(ID_BYTES, b"\0"), expected.birth.rjust(BIRTH_BYTES, b"\0")
-    return (b"r" if on_conflict == "raise" else b"a") + expected.number.to_bytes(6) + last + birth
+    return (b"r" if on_conflict == "raise" else b"a") + token_bytes(expected)
 
 
 @lru_cache(maxsize=256)  # a history is made for many an append
@@ -261,7 +267,7 @@ class Writer:
             reply = yield Plan((self.clear_call(),), _clear_reply, keys.label, writes=True)
             removed = self.cleared(reply)
         except UnknownOutcome:
-            raise _unanswered() from None
+            raise unanswered(_CLEARED_OR_NOT) from None
         if score is not None and keys.index is not None:
             with suppress(MemoryRedisError):  # it is cleared; a listing removes what is left of it
                 yield from index.drop(keys.index, [(keys.conversation_id, score)])
@@ -276,7 +282,7 @@ class Writer:
         """How many messages a reply of that script says were removed."""
         status, removed, healed = reply[:3]
         if status == Status.UNKNOWN:
-            raise _unanswered()
+            raise unanswered(_CLEARED_OR_NOT)
         if healed:
             self._settings.emit(Event("heal", self._keys.label, version=reply[3]))
         return int(removed)
@@ -288,8 +294,8 @@ def _clear_reply(replies: list[Any]) -> list[Any]:
     return reply
 
 
-def _unanswered() -> ServerUnavailable:
-    """A clear whose reply was lost: unlike an append it may simply be called again."""
-    error = ServerUnavailable("no answer: it may or may not be cleared; calling again is safe")
+def unanswered(what: str) -> ServerUnavailable:
+    """The error of a call whose reply was lost, and which no append id can settle."""
+    error = ServerUnavailable(f"no answer: {what}")
     error.outcome = "unknown"
     return error
