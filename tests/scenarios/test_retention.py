@@ -33,7 +33,7 @@ async def test_at_most_the_cap_stays_and_versions_go_on(coded: MakeMemory, cap: 
 
 @pytest.mark.parametrize("retention", [0, 50, "50", object()])
 async def test_a_retention_that_is_none_is_refused(memory: MakeMemory, retention: Any) -> None:
-    """F01: only MaxMessages or None."""
+    """F01: limits, alone or joined, or None."""
     with pytest.raises(InvalidSetting):
         memory(retention=retention)
 
