@@ -30,7 +30,7 @@ class TlsFront:
 
     async def _serve(self) -> None:
         self._end = asyncio.Event()
-        front = await asyncio.start_server(self._relay, HOST, 0, ssl=self._context)
+        front = await asyncio.start_server(self._relay, HOST, 0)
         self.port = front.sockets[0].getsockname()[1]
         self._ready.set()
         async with front:
@@ -41,6 +41,13 @@ class TlsFront:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # The handshake is ours, so that the loop does not end with one that nobody closes.
+        try:
+            await writer.start_tls(self._context)
+        except (OSError, asyncio.CancelledError):
+            writer.transport.abort()
+            await asyncio.sleep(0)
+            return
         inward, outward = await asyncio.open_connection(*self._server.address)
 
         async def pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:

@@ -48,6 +48,15 @@ def listed_in(raw: redis.Redis, keys: Names) -> set[str]:
     return members
 
 
+def reads(raw: redis.Redis) -> int:
+    """How often the server has read a request; each look is one.
+
+    It also reads the end of a connection, as of a test before, which leaves one client less.
+    """
+    told = raw.info()
+    return int(told["total_reads_processed"]) + int(told["connected_clients"])
+
+
 def texts(messages: Snapshot | Iterable[StoredMessage]) -> list[str]:
     """The texts of messages, in order."""
     return [m.text for m in (messages.messages if isinstance(messages, Snapshot) else messages)]

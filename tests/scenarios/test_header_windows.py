@@ -33,7 +33,7 @@ from memory_redis import (
 )
 from tests.conftest import MakeMemory
 from tests.scenarios.ambush import Ambush
-from tests.scenarios.stored import Names, call, positions, real_servers, result, texts
+from tests.scenarios.stored import Names, call, positions, reads, real_servers, result, texts
 from tests.support.servers import bundled_valkey
 from tests.unit.scripting import aged
 
@@ -316,11 +316,6 @@ MORE_TRIPS: list[tuple[Window, int, int]] = [
     (TokenBudget(20, WORDS, oldest=True), 2, 20),
     (TokenBudget(1000, each) & LastMessages(64), 2, 64),
 ]
-
-
-def reads(raw: redis.Redis) -> int:
-    """How often the server read a request from any client."""
-    return int(raw.info("stats")["total_reads_processed"])
 
 
 async def trips(raw: redis.Redis, work: Awaitable[Any]) -> tuple[int, Any]:

@@ -11,7 +11,7 @@ import redis
 
 from memory_redis import ConflictError, LastMessages, MaxMessages, SlidingExpiry, ai, human
 from tests.conftest import MakeMemory
-from tests.scenarios.stored import real_servers
+from tests.scenarios.stored import reads, real_servers
 
 pytestmark = [pytest.mark.anyio, real_servers]
 
@@ -22,14 +22,11 @@ Trips = Callable[[Awaitable[Any]], Awaitable[int]]
 def trips(raw: redis.Redis) -> Trips:
     """How often the server read a request from any client while something was awaited."""
 
-    def reads() -> int:
-        return int(raw.info("stats")["total_reads_processed"])
-
     async def count(work: Awaitable[Any]) -> int:
-        before = reads()
+        before = reads(raw)
         with contextlib.suppress(ConflictError):
             await work
-        return reads() - before - 1  # less our own look
+        return reads(raw) - before - 1  # less our own look
 
     return count
 

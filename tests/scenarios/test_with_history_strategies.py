@@ -30,7 +30,7 @@ from tests.scenarios.remembering import (
     Model,
     over,
 )
-from tests.scenarios.stored import call, real_servers
+from tests.scenarios.stored import call, reads, real_servers
 from tests.support.ids import shown
 
 pytestmark = pytest.mark.anyio
@@ -317,13 +317,10 @@ async def test_what_is_no_strategy_is_refused(chats: Chats, memory: Any) -> None
 async def test_a_strategy_costs_no_trip_and_a_summary_one(chats: Chats, raw: redis.Redis) -> None:
     """R53, R92: load and append; then one question whether a summary is due."""
 
-    def reads() -> int:
-        return int(raw.info("stats")["total_reads_processed"])
-
     async def trips(work: Awaitable[Any]) -> int:
-        before = reads()
+        before = reads(raw)
         await work
-        return reads() - before - 1  # less our own look
+        return reads(raw) - before - 1  # less our own look
 
     for name, arguments, most in (
         (BUFFER, (), 2),

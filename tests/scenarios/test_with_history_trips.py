@@ -10,7 +10,7 @@ import redis
 
 from memory_redis import LastMessages, ai, human
 from tests.scenarios.chats import Chats, Script
-from tests.scenarios.stored import call, real_servers, result
+from tests.scenarios.stored import call, reads, real_servers, result
 
 pytestmark = [pytest.mark.anyio, real_servers]
 
@@ -21,13 +21,10 @@ Trips = Callable[[Awaitable[Any]], Awaitable[int]]
 def trips(raw: redis.Redis) -> Trips:
     """How often the server read a request from any client while something was awaited."""
 
-    def reads() -> int:
-        return int(raw.info("stats")["total_reads_processed"])
-
     async def count(work: Awaitable[Any]) -> int:
-        before = reads()
+        before = reads(raw)
         await work
-        return reads() - before - 1  # less our own look
+        return reads(raw) - before - 1  # less our own look
 
     return count
 
