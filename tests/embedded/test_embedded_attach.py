@@ -14,7 +14,7 @@ from memory_redis import server as embedded
 from memory_redis.errors import InvalidSetting
 from memory_redis.server import attach
 
-from .users import HOLD, PRELUDE, ROOT, User, client, eventually, parent_of, pid_of, runs
+from .users import HOLD, PRELUDE, ROOT, User, client, eventually, parent_of, pid_of, runs, sockets_of
 
 
 def test_a_private_server_answers_and_its_data_goes_away_with_it(temporary: Path) -> None:
@@ -72,8 +72,9 @@ def test_a_server_listens_on_nothing_but_its_socket(temporary: Path) -> None:
     with attach(None) as server, client(server.url) as talk:
         assert talk.config_get("port") == {"port": "0"}
         listening = Path("/proc/net/tcp").read_text() + Path("/proc/net/tcp6").read_text()
-        sockets = {os.readlink(link) for link in Path(f"/proc/{pid_of(server.url)}/fd").iterdir()}
-        assert not [inode for inode in sockets if f" {inode[8:-1]} " in listening and "socket:" in inode]
+        sockets = sockets_of(pid_of(server.url))
+        assert sockets
+        assert not [inode for inode in sockets if f" {inode} " in listening]
         directory = Path(server.url.removeprefix("unix://")).parent
         assert stat.S_IMODE(directory.stat().st_mode) == 0o700
         assert directory.parent == temporary

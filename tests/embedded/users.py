@@ -1,5 +1,6 @@
 """Processes that use an embedded server, and what the tests ask about them and about the server."""
 
+import contextlib
 import fcntl
 import os
 import select
@@ -74,6 +75,17 @@ def resume(pid: int) -> None:
 def parent_of(pid: int) -> int:
     """Return the pid of a process's parent."""
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def sockets_of(pid: int) -> set[str]:
+    """Return the inodes of the sockets a process holds; what it closes while they are read is left out."""
+    found = set()
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            kind, _, inode = os.readlink(descriptor).partition(":")
+            if kind == "socket":
+                found.add(inode.strip("[]"))
+    return found
 
 
 def is_locked(path: Path) -> bool:
