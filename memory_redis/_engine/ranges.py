@@ -101,18 +101,18 @@ class Ranges:
 
         def decode(replies: list[Any]) -> Found:
             birth, records, meta = replies[skip:]
-            version, trimmed = _number(meta[1]), _number(meta[2])
+            tag, version, trimmed, last, size, edited, summary, own_terms = meta
+            version, trimmed = int(version or 0), int(trimmed or 0)
             first, count = _extent(start, stop, version - trimmed)
             position = trimmed + first
-            steady = birth == meta[0] and len(records) == count
+            steady = birth == tag and len(records) == count
             if records:
                 ends = position_of(records[0]), position_of(records[-1])
                 steady = steady and ends == (position, position + count - 1)
             else:
                 steady = steady and version == trimmed
-            numbers = _number(meta[4]), _number(meta[5])
-            rest = meta[6], meta[7] or b""
-            state = State(meta[0] or b"", version, trimmed, meta[3] or b"", *numbers, False, *rest)
+            numbers = int(size or 0), int(edited or 0)
+            state = State(tag or b"", version, trimmed, last or b"", *numbers, False, summary, own_terms or b"")
             return Found(state, records, position, steady, replies[:skip])
 
         calls = (

@@ -143,7 +143,7 @@ def body_of(record: bytes) -> bytes:
 
 def position_of(record: bytes) -> int | None:
     """The position that the append script stamped on a record; None if there is none to be read."""
-    if record[:1] == b"{":
-        match = _JSON_POSITION.match(record)
-        return int(match[1]) if match else None
-    return int.from_bytes(record[7:13]) if len(record) > HEADER_BYTES and record[0] == FORMAT else None
+    if len(record) > HEADER_BYTES and record[0] == FORMAT:
+        return int.from_bytes(record[7:13])
+    match = _JSON_POSITION.match(record)
+    return int(match[1]) if match else None
