@@ -64,7 +64,9 @@ class MemoryOptions(TypedDict, total=False):
 
         deadline: seconds that one call may take, repeats included, 0.01 to 60. Default 15. It
             binds the connections that a memory makes from a URL; a client that is passed in waits
-            as it is set up, and at least one exchange is made in any case.
+            as it is set up, and at least one exchange is made in any case. What stores is not sent
+            again in its last 250 ms (its last quarter, if that is less) as long as it is surely not
+            stored: an answer that came too late would leave the outcome open.
     """
 
     namespace: str

@@ -28,7 +28,7 @@ from memory_redis.errors import AccessDenied, InvalidSetting, MemoryRedisError, 
 RAISED: Final = (*TRANSPORT, RedisError, RedisClusterException, NotSent)
 """What a channel may raise, and an attempt decides about."""
 
-_FIRST_PAUSE, _LONGEST_PAUSE, _LAST_MOMENT = 0.005, 0.5, 0.01
+_FIRST_PAUSE, _LONGEST_PAUSE, _LAST_MOMENT, _ANSWER = 0.005, 0.5, 0.01, 0.25
 _jitter = random.SystemRandom()  # nobody else's: children of a fork would draw the same numbers
 
 
@@ -79,14 +79,24 @@ class Attempts:
                 self._first = self._began
         final = (isinstance(error, ResponseError) and not is_passing(error)) or is_untrusted(error)
         verdict = translated(error)
-        if final or isinstance(verdict, AccessDenied) or time.monotonic() >= self._until:
+        left = self._until - time.monotonic() - self._spare()
+        if final or isinstance(verdict, AccessDenied) or left <= 0:
             raise self._verdict(verdict) from None
         self._repeats += 1
         if self._repeats == 1 and not never_sent(error):
             return 0.0
-        longest: float = min(_FIRST_PAUSE * 2.0**self._repeats, _LONGEST_PAUSE)
-        pause = longest * _jitter.uniform(0.5, 1.0)
-        return max(min(pause, self._until - time.monotonic()), 0.0)
+        longest: float = min(_FIRST_PAUSE * 2.0 ** min(self._repeats, 10), _LONGEST_PAUSE)
+        return min(longest * _jitter.uniform(0.5, 1.0), left)
+
+    def _spare(self) -> float:
+        """Seconds before the end in which no send begins.
+
+        As long as nothing was stored for sure, a last send whose answer comes too late would only
+        make an unknown outcome of that.
+        """
+        if self._maybe_sent or not self._plan.writes:
+            return 0.0
+        return min(_ANSWER, (self._until - self._began) / 4)
 
     def checked(self, replies: Sequence[Any]) -> list[Any]:
         """The replies, if none of them is an error.

@@ -112,7 +112,8 @@ class Ranges:
             else:
                 steady = steady and version == trimmed
             numbers = int(size or 0), int(edited or 0)
-            state = State(tag or b"", version, trimmed, last or b"", *numbers, False, summary, own_terms or b"")
+            rest = summary, own_terms or b""
+            state = State(tag or b"", version, trimmed, last or b"", *numbers, False, *rest)
             return Found(state, records, position, steady, replies[:skip])
 
         calls = (

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from itertools import chain, repeat
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -184,6 +186,35 @@ def test_a_pool_that_stays_used_up_is_told_as_that() -> None:
     with pytest.raises(PoolExhausted) as caught:
         begun(seconds=0).failed(FULL)
     assert caught.value.outcome == "not_stored"
+
+
+def last_sends(monkeypatch: pytest.MonkeyPatch, seconds: float, *errors: BaseException) -> list[float]:
+    """Seconds that were left for each send, with these errors for replies, the last one for ever."""
+    now = 100.0
+    monkeypatch.setattr("memory_redis._engine.attempts.time", SimpleNamespace(monotonic=lambda: now))
+    attempts, left = Attempts(plan(), now + seconds), []
+    for error in chain(errors, repeat(errors[-1])):
+        left.append(100.0 + seconds - now)
+        try:
+            now += attempts.failed(error) + 0.0001
+        except MemoryRedisError:
+            return left
+    raise AssertionError("it never ends")
+
+
+@pytest.mark.parametrize("error", [REFUSED, FULL, *PASSING], ids=repr)
+@pytest.mark.parametrize("seconds", [0.05, 1, 15])
+def test_what_was_surely_not_stored_is_not_sent_without_time_for_an_answer(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException, seconds: float
+) -> None:
+    """P9: an answer that came too late would leave the outcome open; it is tried for as long as it can be."""
+    spare = min(seconds / 4, 0.25)
+    assert spare - 0.001 <= last_sends(monkeypatch, seconds, error)[-1] <= spare + 0.001
+
+
+def test_what_may_have_been_stored_is_asked_for_to_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """P9: the outcome is open, so that another answer can only help."""
+    assert last_sends(monkeypatch, 15, LOST[0], REFUSED)[-1] <= 0.001
 
 
 @pytest.mark.parametrize("then", [REFUSED, FULL, *PASSING, NOSCRIPT], ids=repr)
