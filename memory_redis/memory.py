@@ -69,7 +69,7 @@ class RedisMemory(_MemoryBase):
     _twin: AsyncRedisMemory | None = None
 
     def __init__(self, client: SyncClient, **options: Unpack[MemoryOptions]) -> None:
-        self._settings = Settings(**options)
+        self._settings = Settings.of(options)
         self._driver = client_driver(client, self._settings.deadline)
 
     @classmethod
@@ -90,7 +90,7 @@ class RedisMemory(_MemoryBase):
             InvalidSetting: one of these cannot be meant.
         """
         memory = cls.__new__(cls)
-        memory._settings = Settings(**options)
+        memory._settings = Settings.of(options)
         memory._opening = Opening(url, max_connections, memory._settings.deadline)
         memory._driver = memory._opening.driver()
         return memory
@@ -211,7 +211,7 @@ class AsyncRedisMemory(_MemoryBase):
     _twin: RedisMemory | None = None
 
     def __init__(self, client: AsyncClient, **options: Unpack[MemoryOptions]) -> None:
-        self._settings = Settings(**options)
+        self._settings = Settings.of(options)
         self._driver = async_client_driver(client, self._settings.deadline)
 
     @classmethod
@@ -230,7 +230,7 @@ class AsyncRedisMemory(_MemoryBase):
             InvalidSetting: one of these cannot be meant.
         """
         memory = cls.__new__(cls)
-        memory._settings = Settings(**options)
+        memory._settings = Settings.of(options)
         memory._opening = Opening(url, max_connections, memory._settings.deadline)
         memory._driver = memory._opening.async_driver()
         return memory

@@ -121,7 +121,7 @@ class _Strategy(Generic[M]):
         return stored, view_of(stored, self._view)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} over {self._memory!r}>"
+        return f"<{type(self).__name__}({self._view}) over {self._memory!r}>"
 
 
 def _ids(session: Session) -> tuple[str | None, str]:

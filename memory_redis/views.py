@@ -41,6 +41,11 @@ class View:
     summariser: Summariser | None = None
     above: tuple[Window, ...] = ()
 
+    def __str__(self) -> str:
+        made = () if self.summariser is None else (self.summariser.plan,)
+        seen = () if self.read == _WHOLE else (self.read,)
+        return ", ".join(map(repr, (*seen, *self.below, *made, *self.above)))
+
     def windowed(self, window: Window) -> View:
         """With one more window on top."""
         if self.summariser is not None:
@@ -53,7 +58,7 @@ def _together(read: Window, below: tuple[Window, ...], window: Window) -> tuple[
     """A window on top of others: one with the first of them if both can be limits at once."""
     if not below:
         with suppress(InvalidSetting):  # two counters, say
-            return read & window, ()
+            return (window if read == _WHOLE else read & window), ()
     parts = window.windows if isinstance(window, Combined) else (window,)
     for part in parts:
         if isinstance(part, Since):  # only the server knows what time it is

@@ -13,7 +13,7 @@ from memory_redis.counting import APPROXIMATE, TokenCounter
 from memory_redis.errors import InvalidSetting
 from memory_redis.expiry import Expiry, ExpiryFor, NoExpiry, Terms, check_expiry
 from memory_redis.limits import Limits
-from memory_redis.options import Codec, OnCorrupt, check_on_corrupt
+from memory_redis.options import Codec, MemoryOptions, OnCorrupt, check_on_corrupt
 from memory_redis.retention import Caps, Retention, caps_of
 from memory_redis.telemetry import Emitter, Hook, log_event
 from memory_redis.windows import AllMessages, Window, check_window
@@ -41,6 +41,20 @@ class Settings:
     emit: Emitter = field(init=False, repr=False, compare=False)
     caps: Caps = field(init=False, repr=False, compare=False)
     terms: Terms | None = field(init=False, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, options: MemoryOptions) -> Settings:
+        """The settings that keywords amount to.
+
+        Raises:
+            TypeError: there is no such keyword.
+            InvalidSetting: a value cannot be meant.
+        """
+        for name in options:
+            if name not in MemoryOptions.__annotations__:
+                known = ", ".join(MemoryOptions.__annotations__)
+                raise TypeError(f"a memory has no keyword {name!r}; it has {known}")
+        return cls(**options)
 
     def __post_init__(self) -> None:
         check_namespace(self.namespace)

@@ -198,7 +198,9 @@ def test_making_a_strategy_sends_nothing_and_shows_no_secret() -> None:
     for one in (strategy, history, history.turn(), strategy.session("my secret")):
         assert "secret" not in repr(one)
         assert "hunter2" not in repr(one)
-    assert repr(strategy).startswith("<ConversationSummaryMemory over <RedisMemory")
+    shows = "LastMessages(2), KeepMessages(buffer_size=2)"
+    assert repr(strategy).startswith(f"<ConversationSummaryMemory({shows}) over <RedisMemory")
+    assert repr(ConversationBufferMemory(MEMORY)).startswith("<ConversationBufferMemory() over ")
 
 
 def test_every_strategy_is_a_store() -> None:
