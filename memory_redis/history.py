@@ -146,8 +146,8 @@ class History(_HistoryBase, Lifetime):
 
             window: instead of the memory's.
 
-            idempotency_key: a name for the turn; if it is stored already, `turn.stored` has its
-                messages on entry.
+            idempotency_key: a name for the turn; if it is stored already, `turn.stored` has the
+                messages of its first commit on entry.
 
             on_corrupt: `"raise"` or `"skip"`, instead of the memory's.
 

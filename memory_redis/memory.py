@@ -23,6 +23,8 @@ class _MemoryBase:
 
     _settings: Settings
     _opening: Opening | None = None
+    _is_twin = False
+    """It was made by the other face, which outlives it."""
 
     @property
     def has_twin(self) -> bool:
@@ -99,7 +101,8 @@ class RedisMemory(_MemoryBase):
     def twin(self) -> AsyncRedisMemory:
         """The asyncio face of the same server with the same settings, connections of its own.
 
-        It is made at the first call, and closed by itself with each event loop.
+        It is made at the first call. Its connections close with their event loop; `close()` of this
+        memory lets it go as well.
 
         Raises:
             InvalidSetting: this memory was not made from a URL.
@@ -107,7 +110,7 @@ class RedisMemory(_MemoryBase):
         if self._twin is None:
             twin = AsyncRedisMemory.__new__(AsyncRedisMemory)
             twin._settings, twin._opening, twin._twin = self._settings, self._opened(), self
-            twin._driver = twin._opening.async_driver()
+            twin._driver, twin._is_twin = twin._opening.async_driver(), True
             return cast(AsyncRedisMemory, self.__dict__.setdefault("_twin", twin))  # threads get the same
         return self._twin
 
@@ -184,8 +187,13 @@ class RedisMemory(_MemoryBase):
         self._driver.drive(ping())
 
     def close(self) -> None:
-        """Close what the memory opened; a client that was passed in stays open."""
+        """Close what the memory, and a twin that it made, opened; a client that was passed in stays open.
+
+        The connections of an asyncio twin end with what uses them, or else with their event loop.
+        """
         self._driver.close()
+        if self._twin is not None and not self._is_twin:
+            self._twin._driver.release()
 
     def __enter__(self) -> Self:
         return self
@@ -239,7 +247,7 @@ class AsyncRedisMemory(_MemoryBase):
     def twin(self) -> RedisMemory:
         """The sync face of the same server with the same settings, connections of its own.
 
-        It is made at the first call; `twin.close()` closes it.
+        It is made at the first call; `twin.close()` closes it, and so does `aclose()` of this memory.
 
         Raises:
             InvalidSetting: this memory was not made from a URL.
@@ -247,7 +255,7 @@ class AsyncRedisMemory(_MemoryBase):
         if self._twin is None:
             twin = RedisMemory.__new__(RedisMemory)
             twin._settings, twin._opening, twin._twin = self._settings, self._opened(), self
-            twin._driver = twin._opening.driver()
+            twin._driver, twin._is_twin = twin._opening.driver(), True
             return cast(RedisMemory, self.__dict__.setdefault("_twin", twin))
         return self._twin
 
@@ -304,12 +312,12 @@ class AsyncRedisMemory(_MemoryBase):
         await self._driver.drive(ping())
 
     async def aclose(self) -> None:
-        """Close what the memory and its twin opened, here in this event loop.
+        """Close what the memory opened in this event loop, and what a twin that it made opened.
 
         A client that was passed in stays open.
         """
         await self._driver.aclose()
-        if self._twin is not None:
+        if self._twin is not None and not self._is_twin:
             self._twin._driver.close()
 
     async def __aenter__(self) -> Self:

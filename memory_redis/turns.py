@@ -53,7 +53,7 @@ class _TurnBase:
         self._on_corrupt: OnCorrupt = conversation.on_corrupt(on_corrupt)
         self._key_id = None if idempotency_key is None else key_to_id(idempotency_key)
         self._batch = _Batch([], [])
-        self._saving = False
+        self._saving, self._steps = False, 0
         self._snapshot: Snapshot | None = None
         self._stored: list[StoredMessage] | None = None
         self._version: Version | None = None
@@ -106,14 +106,15 @@ class _TurnBase:
         """Put messages aside, to be stored by the next commit in this order, as they are now.
 
         Raises:
-            InvalidMessage: one is no message, or cannot be stored; none of them was added.
+            InvalidMessage: one is no message, or cannot be stored, or one append cannot hold them beside
+                those that were added before; none of them was added.
             InvalidSetting: the turn was not entered, or has ended, and stores nothing.
         """
         _ = self.snapshot
         self._check_running()
         if messages:
-            self._batch.records.extend(self._conversation.records(messages))
-            self._batch.messages.extend(messages)
+            records = self._conversation.records(messages, after=self._batch.records)
+            self._batch = _Batch([*self._batch.messages, *messages], records)
 
     def _check_unused(self) -> None:
         if self._snapshot is not None:
@@ -131,9 +132,16 @@ class _TurnBase:
             batch.messages,
             expected=self.snapshot.version if self._expected is None else self._expected,
             on_conflict=self._on_conflict,
-            idempotency_key=self._key if idempotency_key is None else idempotency_key,
+            idempotency_key=self._next_key() if idempotency_key is None else idempotency_key,
             records=batch.records,
         )
+
+    def _next_key(self) -> str | None:
+        """The turn's key for its first commit without one of its own; made from that for each further one."""
+        if self._key is None:
+            return None
+        self._steps += 1
+        return self._key if self._steps == 1 else f"{self._key}\0{self._steps}"
 
     def _take(self) -> _Batch:
         """What was added, for a commit; what is added while that is under way waits for the next one.
@@ -190,13 +198,15 @@ class Turn(_TurnBase):
         """Store now what was added since the last commit, in one append; the turn goes on.
 
         Args:
-            idempotency_key: instead of the turn's.
+            idempotency_key: instead of the turn's, which stands for its first commit; a further one has a
+                key made from it and its number, so that a turn is repeated by the same steps.
 
         Returns:
             The version with these messages; that of the last commit or load where none was added.
 
         Raises:
-            InvalidSetting: the turn has ended; it also ends with a commit that fails.
+            InvalidSetting: the turn has ended, as it also does with a commit that fails; or a commit of it is
+                under way.
             ConflictError: under `on_conflict="raise"`; as `HistoryCleared` under both policies.
             UnknownOutcome: it may or may not be stored.
         """
@@ -253,7 +263,8 @@ class AsyncTurn(_TurnBase):
             idempotency_key: instead of the turn's.
 
         Raises:
-            InvalidSetting: the turn has ended; it also ends with a commit that fails.
+            InvalidSetting: the turn has ended, as it also does with a commit that fails; or a commit of it is
+                under way.
             ConflictError: under `on_conflict="raise"`; as `HistoryCleared` under both policies.
             UnknownOutcome: it may or may not be stored.
         """
@@ -281,7 +292,8 @@ class AsyncTurn(_TurnBase):
             outcome = failed.outcome or outcome
         elif failed is None and not saving.cancelled():
             self._committed(saving.result())
-            self._batch = _Batch([], [])
+            done, waits = len(batch.messages), self._batch
+            self._batch = _Batch(waits.messages[done:], waits.records[done:])
             outcome, version = "stored", saving.result().version.number
         self._conversation.settings.emit(
             Event("settled", self._conversation.keys.label, len(batch.messages), version, detail=outcome)

@@ -55,6 +55,9 @@ class AsyncChannel(Protocol):
     async def aclose(self) -> None:
         """Close what was opened."""
 
+    def release(self) -> None:
+        """Let go of what was opened: it closes when nobody uses it any more, at the latest with its loop."""
+
 
 def _inner_retries(client: SyncClient | AsyncClient) -> int:
     """How often a client sends again by itself; it is warned of where that may outlast the hold."""
@@ -148,6 +151,9 @@ class AsyncClientChannel:
 
     async def aclose(self) -> None:
         """Nothing: whoever made the client closes it."""
+
+    def release(self) -> None:
+        """Nothing, as `aclose`."""
 
 
 async def exchanged(client: Any, wires: Sequence[Wire], retries: int) -> list[Any]:

@@ -107,13 +107,14 @@ class Conversation:
             raise InvalidSetting("page_size must be an integer from 1 to 10,000")
         return size
 
-    def records(self, messages: Sequence[StoredMessage]) -> list[bytes]:
-        """Messages as they are stored.
+    def records(self, messages: Sequence[StoredMessage], after: Sequence[bytes]) -> list[bytes]:
+        """Messages as they are stored by one append, behind records that it is to store already.
 
         Raises:
             InvalidMessage: they cannot be.
         """
-        return self.settings.encoder.records(messages, self.keys.owner)
+        encoder = self.settings.encoder
+        return encoder.together([*after, *encoder.records(messages, self.keys.owner)])
 
     def count(self) -> Plan[int]:
         """How many messages are stored."""

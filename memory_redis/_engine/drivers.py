@@ -96,3 +96,7 @@ class AsyncDriver:
     async def aclose(self) -> None:
         """Close what the channel opened."""
         await self._channel.aclose()
+
+    def release(self) -> None:
+        """Let go of what the channel opened, from outside of its event loops."""
+        self._channel.release()

@@ -176,6 +176,18 @@ class LoopChannel:
             await home.guard.aclose()
         await anyio.to_thread.run_sync(self._close)
 
+    def release(self) -> None:
+        """Let go of the connections of all loops, and release what the clients stand on.
+
+        A call that is under way goes on with what it uses, and closes that; else a loop closes what
+        nobody holds any more.
+        """
+        homes = list(self._homes.values())
+        self._start()
+        for home in homes:
+            home.closed = True
+        self._close()
+
 
 async def _until_the_loop_ends(client: Any, noting: bool) -> AsyncGenerator[None, None]:
     # A loop closes the asynchronous generators that it has seen before it ends (asyncio.run does

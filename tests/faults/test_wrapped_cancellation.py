@@ -107,6 +107,27 @@ async def test_a_call_that_is_cancelled_while_the_model_runs_stores_no_answer(
     assert settled(events) == []
 
 
+async def test_a_cancelled_commit_of_a_turn_loses_nothing_that_was_added_meanwhile(
+    memory: AsyncRedisMemory, proxy: FaultProxy, texts: Texts, events: list[Event]
+) -> None:
+    """R58, E16: what the commit took is stored in the background; what came after it was not sent."""
+    history, before = memory.history("ann", "c"), proxy.sent["EVALSHA"]
+    async with history.turn() as turn:
+        turn.add(human("1"))
+        proxy.half_open("down")
+        commit = asyncio.ensure_future(turn.commit())
+        await eventually(lambda: proxy.sent["EVALSHA"] > before, "the commit is on its way")
+        turn.add(human("2"))
+        commit.cancel()
+        await asyncio.wait([commit])
+    assert commit.cancelled()
+    assert [message.text for message in turn.added] == ["1", "2"]
+    proxy.heal()
+    await eventually(lambda: settled(events) == ["stored"], "the commit has ended")
+    assert [message.text for message in turn.added] == ["2"]
+    assert texts("ann", "c") == ["1"]
+
+
 async def test_a_cancellation_hits_only_the_call_that_it_is_meant_for(
     memory: AsyncRedisMemory, texts: Texts
 ) -> None:

@@ -14,6 +14,7 @@ from memory_redis import (
     HistoryCleared,
     InvalidMessage,
     InvalidSetting,
+    Limits,
     ai,
     human,
 )
@@ -175,6 +176,20 @@ async def test_a_clear_between_two_commits_keeps_the_conversation_cleared(memory
     assert await history.exists() is False
 
 
+async def test_a_turn_that_would_be_too_much_for_one_append_says_so_when_it_is_added_to(
+    memory: MakeMemory,
+) -> None:
+    """S4: what does not fit was not added, and what was is stored all the same."""
+    history = memory(limits=Limits(append_messages=2)).history("ann", "c1")
+    async with history.turn() as turn:
+        turn.add(human("1"))
+        with pytest.raises(InvalidMessage, match="at most 2 messages"):
+            turn.add(ai("2"), ai("3"))
+        assert texts(turn.added) == ["1"]
+        turn.add(ai("2"))
+    assert texts(await history.load()) == ["1", "2"]
+
+
 # -- keys ----------------------------------------------------------------------------------------
 
 
@@ -189,6 +204,21 @@ async def test_each_commit_may_have_a_key_of_its_own(memory: MakeMemory) -> None
             turn.add(ai("2"))
         assert turn.version.repeated == expected
     assert texts(await history.load()) == ["1", "2"]
+
+
+async def test_each_commit_under_the_key_of_the_turn_is_stored_once(memory: MakeMemory) -> None:
+    """Decision 5, P2: no step is taken for a repeat of another one, and a repeat of the turn stores none."""
+    history = memory().history("ann", "c1")
+    for repeated in (False, True):
+        async with history.turn(idempotency_key="k") as turn:
+            for message in (human("1"), ai("2"), ai("3")):
+                turn.add(message)
+                assert (await turn.commit()).repeated == repeated
+        assert turn.added == []
+        assert texts(await history.load()) == ["1", "2", "3"]
+    async with history.turn(idempotency_key="k") as turn:
+        assert turn.stored is not None
+        assert texts(turn.stored) == ["1"]
 
 
 @pytest.mark.parametrize("policy", ["append", "raise"])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +23,9 @@ from memory_redis import (
     human,
     with_history,
 )
+from memory_redis.server import attach
 from memory_redis.telemetry import Event
+from tests.embedded.users import eventually, pid_of, runs
 from tests.scenarios.chats import one_server
 from tests.scenarios.stored import texts
 
@@ -165,3 +169,70 @@ def test_a_twin_that_many_threads_ask_for_at_once_serves_them_all(url: str, name
     assert failed == []
     with memory.twin as twin:
         assert len(list(twin.conversations("ann"))) == 8
+
+
+@one_server
+def test_a_memory_goes_on_when_its_twin_is_closed(url: str, namespace: str) -> None:
+    """Issue 5: whoever closes what he was given closes no more than that."""
+
+    async def use(twin: AsyncRedisMemory) -> int:
+        async with twin:
+            return (await twin.history("ann", "c1").append(human("x"))).number
+
+    for address in (url, "embedded://"):  # a private server lives as long as somebody uses it
+        with RedisMemory.from_url(address, namespace=namespace) as memory:
+            first = memory.history("ann", "c1").append(human("1"))
+            assert asyncio.run(use(memory.twin)) == 2
+            assert memory.history("ann", "c1").append(human("3"), expected=None).number == 3
+            assert memory.history("ann", "c1").load().version.birth == first.birth
+
+    async def other_way_round() -> list[str]:
+        async with AsyncRedisMemory.from_url("embedded://", namespace=namespace) as memory:
+            await memory.history("ann", "c1").append(human("1"))
+            with memory.twin as twin:
+                twin.history("ann", "c1").append(human("2"))
+            return texts(await memory.history("ann", "c1").load())
+
+    assert asyncio.run(other_way_round()) == ["1", "2"]
+
+
+def test_a_memory_that_is_closed_lets_its_twin_go(tmp_path: Path) -> None:
+    """Issue 5, D11: an embedded server ends, although nobody closed the twin in the loop that used it."""
+    memory = RedisMemory.from_url(f"embedded://{tmp_path}/home")
+    version = asyncio.run(memory.twin.history("ann", "c1").append(human("1")))
+    with attach(tmp_path / "home") as server:
+        pid = pid_of(server.url)
+    with memory:
+        assert memory.history("ann", "c1").load().version == version
+        assert runs(pid)
+    eventually(lambda: not runs(pid), "the server ended")
+    with memory:
+        assert texts(memory.history("ann", "c1").load()) == ["1"]
+
+
+async def used_after_release(memory: RedisMemory, server: redis.Redis, name: str) -> tuple[list[str], int]:
+    """What a call brings that is under way when its memory is closed, and how many connections stay."""
+    history = memory.twin.history("ann", "c1")
+    await history.append(human("1"))
+    calls = [asyncio.ensure_future(history.append(human(str(number)))) for number in range(2, 6)]
+    await asyncio.sleep(0)
+    memory.close()
+    await asyncio.gather(*calls)
+    found = texts(await history.load())
+    memory.close()
+    gc.collect()
+    await asyncio.sleep(0.01)
+    return found, sum(client["name"] == name for client in server.client_list())
+
+
+@one_server
+def test_a_memory_that_is_closed_under_its_twin_breaks_no_call_and_leaves_no_connection(
+    url: str, namespace: str
+) -> None:
+    """D11, D12: calls that are under way end well, later ones open connections anew."""
+    with redis.Redis.from_url(url, decode_responses=True) as server:
+        joint = "&" if "?" in url else "?"
+        memory = RedisMemory.from_url(f"{url}{joint}client_name={namespace}", namespace=namespace)
+        found, left = asyncio.run(used_after_release(memory, server, namespace))
+    assert sorted(found) == ["1", "2", "3", "4", "5"]
+    assert left == 0
