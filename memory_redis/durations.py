@@ -1,8 +1,10 @@
-"""Durations as users give them: seconds, a `timedelta`, or keywords that add up."""
+"""Durations as users give them (seconds, a `timedelta`, keywords that add up), and how values show them."""
 
 from __future__ import annotations
 
+from dataclasses import MISSING, fields
 from datetime import timedelta
+from typing import Any
 
 from memory_redis.errors import InvalidSetting
 
@@ -36,3 +38,15 @@ def duration(seconds: float | timedelta | None, **parts: float | None) -> timede
 def milliseconds(found: timedelta) -> int:
     """A duration in whole milliseconds."""
     return found // SHORTEST
+
+
+def as_made(value: Any) -> str:
+    """A frozen value as the call that makes it: what has no default by its place, the rest by name."""
+    told: list[str] = []
+    for one in fields(value):
+        given = getattr(value, one.name)
+        if one.repr and one.default is MISSING:
+            told.insert(0, repr(given))
+        elif one.repr and given != one.default:
+            told.append(f"{one.name}={given!r}")
+    return f"{type(value).__name__}({', '.join(told)})"

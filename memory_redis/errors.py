@@ -52,7 +52,8 @@ class MemoryRedisError(Exception):
 
     Attributes:
         outcome: what became of the messages that the failed call was to store: `"stored"`,
-            `"not_stored"` or `"unknown"`.
+            `"not_stored"` or `"unknown"`; None where the call was to store none, as for the errors of
+            records that a load meets.
 
         output: what the model answered, where a wrapper raises the error after that; else None.
     """

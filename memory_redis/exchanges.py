@@ -319,9 +319,10 @@ class Exchange(Generic[M]):
             HistoryNotSaved: for any other reason.
         """
         rules = self.rules
-        if isinstance(error, ConflictError) and rules.on_conflict != "append":
-            error.output = output
-            return self.refused(error, streamed)
+        if isinstance(error, ConflictError):
+            self.report.conflict, error.output = error, output
+            if rules.on_conflict != "append":
+                return self.refused(error, streamed)
         lost = error if isinstance(error, HistoryNotSaved) else HistoryNotSaved(error, output)
         self.report.error, error.output, lost.unsaved = lost, output, turn.added
         if rules.on_save_error == "raise":

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from memory_redis.durations import duration, milliseconds
+from memory_redis.durations import as_made, duration, milliseconds
 from memory_redis.errors import InvalidSetting
 
 _EARLIEST, _LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
@@ -71,14 +71,14 @@ class KeptExpiry(Expiry):
         return Terms("keep")
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True, init=False, repr=False)
 class SlidingExpiry(Expiry):
     """A conversation ends when nothing was appended to it for the duration.
 
     Args:
         seconds: the duration, in seconds or as a `timedelta`.
 
-        weeks, days, hours, minutes: the duration by parts, instead of or beside none of the above.
+        weeks, days, hours, minutes: the duration by parts, instead of the above.
 
         on_read: a load renews it too. A load then writes, so it cannot be sent to a replica.
 
@@ -111,6 +111,8 @@ class SlidingExpiry(Expiry):
         object.__setattr__(self, "on_read", on_read)
         object.__setattr__(self, "max_age", None if max_age is None else duration(max_age))
 
+    __repr__ = as_made
+
     @property
     def terms(self) -> Terms:
         """As the scripts read it."""
@@ -118,7 +120,7 @@ class SlidingExpiry(Expiry):
         return Terms("idle", milliseconds(self.duration), most, self.on_read)
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True, init=False, repr=False)
 class FixedExpiry(Expiry):
     """A conversation ends the duration after its first message, whatever happens meanwhile.
 
@@ -144,6 +146,8 @@ class FixedExpiry(Expiry):
     ) -> None:
         found = duration(seconds, weeks=weeks, days=days, hours=hours, minutes=minutes)
         object.__setattr__(self, "duration", found)
+
+    __repr__ = as_made
 
     @property
     def terms(self) -> Terms:

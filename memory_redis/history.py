@@ -7,10 +7,9 @@ from collections.abc import AsyncIterator, Iterator
 from memory_redis._engine.conversation import Conversation
 from memory_redis._engine.drivers import AsyncDriver, Driver
 from memory_redis._engine.reading import Place
-from memory_redis._engine.writing import OnConflict
 from memory_redis.lifetimes import AsyncLifetime, Lifetime
 from memory_redis.messages import StoredMessage
-from memory_redis.options import OnCorrupt
+from memory_redis.options import OnCorrupt, TurnPolicy
 from memory_redis.snapshots import Snapshot
 from memory_redis.turns import AsyncTurn, Turn
 from memory_redis.versions import AppendId, Version
@@ -71,9 +70,11 @@ class History(_HistoryBase, Lifetime):
 
         Raises:
             InvalidMessage: no message, too many, or one that cannot be stored. Nothing was sent.
+            InvalidSetting: `expected`, the key or the id cannot be meant. Nothing was sent.
             ConflictError: the version is not the expected one; nothing was stored.
             HistoryCleared: as `ConflictError`, or the conversation was cleared while a repeat was
                 on its way.
+            AppendSettled: `settle` has said that the append with this id is not stored; so it stays.
             UnknownOutcome: it may or may not be stored.
         """
         flow = self._conversation.writer.append(
@@ -132,7 +133,7 @@ class History(_HistoryBase, Lifetime):
     def turn(
         self,
         *,
-        on_conflict: OnConflict = "append",
+        on_conflict: TurnPolicy = "append",
         window: Window | None = None,
         idempotency_key: str | None = None,
         on_corrupt: OnCorrupt | None = None,
@@ -157,7 +158,7 @@ class History(_HistoryBase, Lifetime):
         return self._opened(on_conflict, window, idempotency_key, on_corrupt)
 
     def _opened(
-        self, on_conflict: OnConflict, window: Window | None, key: str | None, on_corrupt: OnCorrupt | None
+        self, on_conflict: TurnPolicy, window: Window | None, key: str | None, on_corrupt: OnCorrupt | None
     ) -> Turn:
         return Turn(self._conversation, self._driver, on_conflict, window, key, on_corrupt)
 
@@ -165,6 +166,7 @@ class History(_HistoryBase, Lifetime):
         """What became of an append whose outcome is open: its version, None if it is not stored.
 
         Raises:
+            InvalidSetting: it is no `AppendId`.
             UnknownOutcome: so much was appended since that nobody can tell any more.
         """
         return self._driver.drive(self._conversation.writer.settle(append_id))
@@ -239,9 +241,11 @@ class AsyncHistory(_HistoryBase, AsyncLifetime):
 
         Raises:
             InvalidMessage: no message, too many, or one that cannot be stored. Nothing was sent.
+            InvalidSetting: `expected`, the key or the id cannot be meant. Nothing was sent.
             ConflictError: the version is not the expected one; nothing was stored.
             HistoryCleared: as `ConflictError`, or the conversation was cleared while a repeat was
                 on its way.
+            AppendSettled: `settle` has said that the append with this id is not stored; so it stays.
             UnknownOutcome: it may or may not be stored.
         """
         flow = self._conversation.writer.append(
@@ -288,7 +292,7 @@ class AsyncHistory(_HistoryBase, AsyncLifetime):
     def turn(
         self,
         *,
-        on_conflict: OnConflict = "append",
+        on_conflict: TurnPolicy = "append",
         window: Window | None = None,
         idempotency_key: str | None = None,
         on_corrupt: OnCorrupt | None = None,
@@ -303,7 +307,7 @@ class AsyncHistory(_HistoryBase, AsyncLifetime):
         return self._opened(on_conflict, window, idempotency_key, on_corrupt)
 
     def _opened(
-        self, on_conflict: OnConflict, window: Window | None, key: str | None, on_corrupt: OnCorrupt | None
+        self, on_conflict: TurnPolicy, window: Window | None, key: str | None, on_corrupt: OnCorrupt | None
     ) -> AsyncTurn:
         return AsyncTurn(self._conversation, self._driver, on_conflict, window, key, on_corrupt)
 
@@ -311,6 +315,7 @@ class AsyncHistory(_HistoryBase, AsyncLifetime):
         """What became of an append whose outcome is open: its version, None if it is not stored.
 
         Raises:
+            InvalidSetting: it is no `AppendId`.
             UnknownOutcome: so much was appended since that nobody can tell any more.
         """
         return await self._driver.drive(self._conversation.writer.settle(append_id))

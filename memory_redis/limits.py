@@ -23,7 +23,7 @@ class Limits:
         load_bytes: a whole conversation that one load may return.
 
     Raises:
-        InvalidSetting: a limit is not a positive integer, or above 512 MiB.
+        InvalidSetting: a limit is not an integer from 1 to 2**29 (512 MiB).
     """
 
     record_bytes: int = 4 * MIB
@@ -35,4 +35,5 @@ class Limits:
         for item in fields(self):
             value = getattr(self, item.name)
             if type(value) is not int or not 0 < value <= 512 * MIB:
-                raise InvalidSetting(f"{item.name} must be an integer from 1 to 512 MiB")
+                unit = "" if item.name == "append_messages" else " (512 MiB)"
+                raise InvalidSetting(f"{item.name} must be an integer from 1 to {512 * MIB:,}{unit}")

@@ -231,7 +231,8 @@ Content = str | Sequence[str | dict[str, Any]]
 def _made(kind: MessageType, content: Content, fields: dict[str, Any]) -> StoredMessage:
     data = {"content": content, **fields}
     data = {name: list(value) if type(value) is tuple else value for name, value in data.items()}
-    for call in fields.get("tool_calls") or ():
+    calls = fields.get("tool_calls")
+    for call in calls if isinstance(calls, list | tuple) else ():
         if isinstance(call, dict) and "function" in call and "name" not in call:
             raise InvalidMessage(
                 "a tool call has name, args and id; from_openai() knows OpenAI's form", field="tool_calls"

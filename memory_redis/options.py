@@ -16,6 +16,8 @@ from memory_redis.windows import Window
 
 Codec = Literal["msgpack", "json"]
 OnCorrupt = Literal["raise", "skip"]
+TurnPolicy = Literal["append", "raise"]
+"""What the commit of a turn does if others have appended meanwhile."""
 
 
 def check_on_corrupt(value: str) -> OnCorrupt:
@@ -39,8 +41,8 @@ class MemoryOptions(TypedDict, total=False):
         window: which messages a load returns, unless the call says otherwise. Default
             `AllMessages()`.
 
-        expiry: when conversations end; or a function from a user id to that (a session is asked
-            for with the empty text). Default `NoExpiry()`.
+        expiry: when conversations end; or a function, not async, from a user id to that (a session
+            is asked for with the empty text). Default `NoExpiry()`.
 
         retention: what stays stored; None, the default, for everything.
 
@@ -54,8 +56,8 @@ class MemoryOptions(TypedDict, total=False):
         on_corrupt: what a load does with a record that cannot be decoded: `"raise"` (default), or
             `"skip"` to leave it out, list it in `Snapshot.skipped` and tell the hooks.
 
-        hooks: called with a `telemetry.Event` for what happens; None, the default, logs with the
-            standard library, an empty sequence does nothing.
+        hooks: functions, not async, that are called with a `telemetry.Event` for what happens; None,
+            the default, logs with the standard library, an empty sequence does nothing.
 
         limits: bounds of records, appends and loads. Default `Limits()`.
 
@@ -64,7 +66,9 @@ class MemoryOptions(TypedDict, total=False):
 
         deadline: seconds that one call may take, repeats included, 0.01 to 60. Default 15. It
             binds the connections that a memory makes from a URL; a client that is passed in waits
-            as it is set up, and at least one exchange is made in any case. What stores is not sent
+            as it is set up, and at least one exchange is made in any case. A server that is silent
+            for the URL's `socket_timeout`, 5 seconds by default, is asked again before that; in
+            asyncio, one that has not sent the whole reply by then. What stores is not sent
             again in its last 250 ms (its last quarter, if that is less) as long as it is surely not
             stored: an answer that came too late would leave the outcome open.
     """

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import NamedTuple
 
-from memory_redis.durations import duration, milliseconds
+from memory_redis.durations import as_made, duration, milliseconds
 from memory_redis.errors import InvalidSetting
 
 
@@ -64,7 +64,7 @@ class MaxMessages(Retention):
         return Caps(messages=self.count)
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True, init=False, repr=False)
 class MaxAge(Retention):
     """Messages older than the duration go, by the server's clock.
 
@@ -93,6 +93,8 @@ class MaxAge(Retention):
     ) -> None:
         found = duration(seconds, weeks=weeks, days=days, hours=hours, minutes=minutes)
         object.__setattr__(self, "duration", found)
+
+    __repr__ = as_made
 
     @property
     def caps(self) -> Caps:

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 
 from memory_redis.errors import ConflictError, HistoryNotSaved, InvalidSetting, SummaryNotMade
 from memory_redis.messages import StoredMessage
+from memory_redis.options import TurnPolicy
 from memory_redis.versions import Version
 
 OnConflict = Literal["append", "retry", "raise"]
@@ -31,9 +32,9 @@ class TurnReport:
         version: of the conversation with the turn; None where it was not saved, or the history has
             no versions.
 
-        conflict: what the save met, if others had appended meanwhile.
+        conflict: what the save met, if others had appended, or cleared the conversation, meanwhile.
 
-        error: why the turn was not saved, but for a conflict that was raised.
+        error: why the turn was not saved; None where `conflict` was raised because `on_conflict` says so.
 
         summary_error: why a summary that was due after the save could not be made.
     """
@@ -65,6 +66,11 @@ class Rules:
     save_input: SaveInput = "after"
     on_save_error: OnSaveError = "raise"
     partial: Partial = "drop"
+
+    @property
+    def turn_policy(self) -> TurnPolicy:
+        """The rule by which the turns themselves are committed."""
+        return "append" if self.on_conflict == "append" else "raise"
 
     def __post_init__(self) -> None:
         for name, kind in (("on_conflict", OnConflict), ("save_input", SaveInput), ("partial", Partial)):

@@ -44,11 +44,8 @@ def run(exchange: Exchange[M], open_turn: Callable[[], SyncTurn[M]], model: Call
                 exchange.input_stored(turn)
             past = exchange.seen(turn)
             try:
-                try:
-                    with exchange.inside():
-                        output = model(past)
-                finally:
-                    exchange.over()
+                with exchange.inside():
+                    output = model(past)
             finally:
                 exchange.over()
             try:

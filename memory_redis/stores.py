@@ -65,6 +65,13 @@ class _Strategy(Generic[M]):
     _view: View
 
     _face: type[Any]
+    _other: type[Any]
+    _twin: Any = None
+
+    def __init_subclass__(cls, other: type[Any] | None = None) -> None:
+        """`other` is the same strategy for the other face."""
+        if other is not None:
+            cls._other, other._other = other, cls
 
     def __init__(self, store: Any) -> None:
         if isinstance(store, self._face):
@@ -101,13 +108,15 @@ class _Strategy(Generic[M]):
         """Whether there is a `twin`: the memory was made from a URL."""
         return self._memory.has_twin
 
-    def _twin_of(self, face: type[Any], memory: Any) -> Any:
-        """The same strategy of the other face."""
-        if self._view.summariser is not None:
-            check_model(self._view.summariser.model, isinstance(memory, AsyncRedisMemory))
-        twin = cast(Any, object.__new__(face))
-        twin._memory, twin._view = memory, self._view
-        return twin
+    def _twin_of(self, memory: Any) -> Any:
+        """The same strategy of the other face, made once."""
+        if self._twin is None:
+            if self._view.summariser is not None:
+                check_model(self._view.summariser.model, isinstance(memory, AsyncRedisMemory))
+            twin = object.__new__(self._other)
+            twin._memory, twin._view, twin._twin = memory, self._view, self
+            return self.__dict__.setdefault("_twin", twin)  # threads get the same
+        return self._twin
 
     def _of(
         self, user_id: str | None, conversation_id: str, expiry: Expiry | None
@@ -142,15 +151,16 @@ class Strategy(_Strategy[RedisMemory]):
         """The same strategy over the memory's twin.
 
         Raises:
-            InvalidSetting: the memory was not made from a URL.
+            InvalidSetting: the memory was not made from a URL, or asyncio cannot ask the model.
         """
-        return cast(AsyncStrategy, self._twin_of(AsyncStrategy, self._memory.twin))
+        return cast(AsyncStrategy, self._twin_of(self._memory.twin))
 
     def history(self, user_id: str, conversation_id: str, *, expiry: Expiry | None = None) -> History:
         """A conversation of a user, as this strategy shows it. As `RedisMemory.history`.
 
         Raises:
             InvalidId: an id is not a non-empty text.
+            InvalidSetting: it is no expiry.
         """
         if user_id is None:
             raise InvalidId("user_id must be a text; a conversation without a user is session(id)")
@@ -161,6 +171,7 @@ class Strategy(_Strategy[RedisMemory]):
 
         Raises:
             InvalidId: the id is not a non-empty text.
+            InvalidSetting: it is no expiry.
         """
         return self._history(None, session_id, expiry)
 
@@ -197,7 +208,7 @@ class Strategy(_Strategy[RedisMemory]):
         return self._history(*_ids(session)).clear()
 
 
-class AsyncStrategy(_Strategy[AsyncRedisMemory]):
+class AsyncStrategy(_Strategy[AsyncRedisMemory], other=Strategy):
     """A memory strategy for asyncio. Not used itself: see `AsyncConversationBufferMemory` and the others."""
 
     _face = AsyncRedisMemory
@@ -209,13 +220,14 @@ class AsyncStrategy(_Strategy[AsyncRedisMemory]):
         Raises:
             InvalidSetting: the memory was not made from a URL, or the model is a coroutine function.
         """
-        return cast(Strategy, self._twin_of(Strategy, self._memory.twin))
+        return cast(Strategy, self._twin_of(self._memory.twin))
 
     def history(self, user_id: str, conversation_id: str, *, expiry: Expiry | None = None) -> AsyncHistory:
         """A conversation of a user, as this strategy shows it. As `RedisMemory.history`.
 
         Raises:
             InvalidId: an id is not a non-empty text.
+            InvalidSetting: it is no expiry.
         """
         if user_id is None:
             raise InvalidId("user_id must be a text; a conversation without a user is session(id)")
@@ -226,6 +238,7 @@ class AsyncStrategy(_Strategy[AsyncRedisMemory]):
 
         Raises:
             InvalidId: the id is not a non-empty text.
+            InvalidSetting: it is no expiry.
         """
         return self._history(None, session_id, expiry)
 

@@ -35,7 +35,7 @@ class ConversationBufferMemory(Strategy):
         super().__init__(store)
 
 
-class AsyncConversationBufferMemory(AsyncStrategy):
+class AsyncConversationBufferMemory(AsyncStrategy, other=ConversationBufferMemory):
     """As `ConversationBufferMemory`, for asyncio."""
 
     def __init__(self, store: AsyncRedisMemory | AsyncStrategy) -> None:
@@ -59,7 +59,7 @@ class ConversationWindowMemory(Strategy):
         self._show(LastMessages(n))
 
 
-class AsyncConversationWindowMemory(AsyncStrategy):
+class AsyncConversationWindowMemory(AsyncStrategy, other=ConversationWindowMemory):
     """As `ConversationWindowMemory`, for asyncio."""
 
     def __init__(self, store: AsyncRedisMemory | AsyncStrategy, n: int) -> None:
@@ -91,7 +91,7 @@ class ConversationTokenBufferMemory(Strategy):
         self._show(TokenBudget(max_tokens, counter))
 
 
-class AsyncConversationTokenBufferMemory(AsyncStrategy):
+class AsyncConversationTokenBufferMemory(AsyncStrategy, other=ConversationTokenBufferMemory):
     """As `ConversationTokenBufferMemory`, for asyncio."""
 
     def __init__(
@@ -137,7 +137,7 @@ class ConversationSummaryMemory(Strategy):
         self._summarise(KeepMessages(_size(buffer_size, "buffer_size")), model, model_seconds)
 
 
-class AsyncConversationSummaryMemory(AsyncStrategy):
+class AsyncConversationSummaryMemory(AsyncStrategy, other=ConversationSummaryMemory):
     """As `ConversationSummaryMemory`, for asyncio."""
 
     def __init__(
@@ -190,7 +190,7 @@ class ConversationSummaryBufferMemory(Strategy):
         self._summarise(plan, model, model_seconds)
 
 
-class AsyncConversationSummaryBufferMemory(AsyncStrategy):
+class AsyncConversationSummaryBufferMemory(AsyncStrategy, other=ConversationSummaryBufferMemory):
     """As `ConversationSummaryBufferMemory`, for asyncio."""
 
     def __init__(

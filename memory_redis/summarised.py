@@ -6,11 +6,10 @@ from typing import Any
 
 from memory_redis._engine.conversation import Conversation
 from memory_redis._engine.drivers import AsyncDriver, Driver
-from memory_redis._engine.writing import OnConflict
 from memory_redis.errors import SummaryNotMade
 from memory_redis.history import AsyncHistory, History
 from memory_redis.messages import StoredMessage
-from memory_redis.options import OnCorrupt
+from memory_redis.options import OnCorrupt, TurnPolicy
 from memory_redis.turns import AsyncTurn, Turn
 from memory_redis.upkeep import AsyncUpkeep, Upkeep
 from memory_redis.versions import AppendId, Version
@@ -87,7 +86,7 @@ class SummarisedHistory(History):
         return version
 
     def _opened(
-        self, on_conflict: OnConflict, window: Window | None, key: str | None, on_corrupt: OnCorrupt | None
+        self, on_conflict: TurnPolicy, window: Window | None, key: str | None, on_corrupt: OnCorrupt | None
     ) -> Turn:
         return SummarisedTurn(
             self._upkeep, self._conversation, self._driver, on_conflict, window, key, on_corrupt
@@ -120,7 +119,7 @@ class AsyncSummarisedHistory(AsyncHistory):
         return version
 
     def _opened(
-        self, on_conflict: OnConflict, window: Window | None, key: str | None, on_corrupt: OnCorrupt | None
+        self, on_conflict: TurnPolicy, window: Window | None, key: str | None, on_corrupt: OnCorrupt | None
     ) -> AsyncTurn:
         return AsyncSummarisedTurn(
             self._upkeep, self._conversation, self._driver, on_conflict, window, key, on_corrupt

@@ -10,10 +10,10 @@ from typing import NamedTuple, Self
 from memory_redis._engine.conversation import Conversation
 from memory_redis._engine.drivers import AsyncDriver, Driver
 from memory_redis._engine.plans import Flow
-from memory_redis._engine.writing import Commit, OnConflict, key_to_id
+from memory_redis._engine.writing import Commit, key_to_id
 from memory_redis.errors import ConflictError, InvalidSetting, MemoryRedisError, SummaryNotMade
 from memory_redis.messages import StoredMessage
-from memory_redis.options import OnCorrupt
+from memory_redis.options import OnCorrupt, TurnPolicy
 from memory_redis.snapshots import Snapshot
 from memory_redis.telemetry import Event
 from memory_redis.versions import Version
@@ -40,7 +40,7 @@ class _TurnBase:
     def __init__(
         self,
         conversation: Conversation,
-        on_conflict: OnConflict,
+        on_conflict: TurnPolicy,
         window: Window | None,
         idempotency_key: str | None,
         on_corrupt: OnCorrupt | None,
@@ -48,7 +48,7 @@ class _TurnBase:
         if on_conflict not in ("append", "raise"):
             raise InvalidSetting('on_conflict must be "append" or "raise"')
         self._conversation = conversation
-        self._on_conflict: OnConflict = on_conflict
+        self._on_conflict: TurnPolicy = on_conflict
         self._window, self._key = conversation.window(window), idempotency_key
         self._on_corrupt: OnCorrupt = conversation.on_corrupt(on_corrupt)
         self._key_id = None if idempotency_key is None else key_to_id(idempotency_key)
@@ -186,7 +186,7 @@ class Turn(_TurnBase):
         self,
         conversation: Conversation,
         driver: Driver,
-        on_conflict: OnConflict,
+        on_conflict: TurnPolicy,
         window: Window | None,
         idempotency_key: str | None,
         on_corrupt: OnCorrupt | None,
@@ -246,7 +246,7 @@ class AsyncTurn(_TurnBase):
         self,
         conversation: Conversation,
         driver: AsyncDriver,
-        on_conflict: OnConflict,
+        on_conflict: TurnPolicy,
         window: Window | None,
         idempotency_key: str | None,
         on_corrupt: OnCorrupt | None,

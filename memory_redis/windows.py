@@ -15,12 +15,12 @@ Three keywords are common to all of them:
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import Any, Literal, get_args
 
 from memory_redis.counting import APPROXIMATE, Counter, check_counter
-from memory_redis.durations import duration, milliseconds
+from memory_redis.durations import as_made, duration, milliseconds
 from memory_redis.errors import InvalidSetting
 
 StartOn = Literal["human", "ai", "system", "chat"]
@@ -107,15 +107,7 @@ class Window:
             keep_system=self.keep_system, start_on=self.start_on, text_bytes=self.max_bytes, **limits
         )
 
-    def __repr__(self) -> str:
-        told: list[str] = []
-        for one in fields(self):
-            value = getattr(self, one.name)
-            if one.repr and one.default is MISSING:
-                told.insert(0, repr(value))
-            elif one.repr and value != one.default:
-                told.append(f"{one.name}={value!r}")
-        return f"{type(self).__name__}({', '.join(told)})"
+    __repr__ = as_made
 
     def __and__(self, other: Window) -> Window:
         if not isinstance(other, Window):

@@ -91,7 +91,7 @@ class _Remembering:
 
         def open_turn() -> Any:
             return history.turn(
-                on_conflict="append" if self.rules.on_conflict == "append" else "raise",
+                on_conflict=self.rules.turn_policy,
                 window=self.window if window is None else window,
                 idempotency_key=key,
                 on_corrupt=self.on_corrupt,

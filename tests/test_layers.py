@@ -27,14 +27,25 @@ def place(path: Path) -> str:
     return first.removesuffix(".py")
 
 
-def imported(path: Path) -> set[str]:
-    """The parts of the package that a module imports, without those for type checkers or inside functions."""
-    found: set[str] = set()
-    for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("memory_redis"):
-            parts = (node.module or "").split(".")
-            found.add(parts[1] if len(parts) > 1 else "__init__")
-    return found
+def modules(node: ast.AST) -> set[str]:
+    """The modules of the package that a statement imports."""
+    names: list[str] = []
+    if isinstance(node, ast.ImportFrom):
+        names = [node.module or ""]
+    elif isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+    return {name for name in names if name.split(".")[0] == "memory_redis"}
+
+
+def imported(path: Path, late: bool = False) -> set[str]:
+    """The parts of the package that a module imports, but for type checkers; with `late` in functions."""
+    body = ast.parse(path.read_text()).body
+    functions = [
+        node for node in body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    ]
+    nodes = [inner for node in functions for inner in ast.walk(node)] if late else body
+    found = [name.split(".") for node in nodes for name in modules(node)]
+    return {parts[1] if len(parts) > 1 else "__init__" for parts in found}
 
 
 def layer(part: str) -> int:
@@ -51,6 +62,18 @@ def test_a_module_imports_nothing_above_it(path: Path) -> None:
             assert other != "_engine", f"{part} reaches into the engine"
 
 
+LATE = {("_engine", "server")}
+"""Who names whom above itself, once it is called: an embedded server is plugged into the engine."""
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_function_imports_nothing_above_its_module_but_for_what_is_plugged_in(path: Path) -> None:
+    """An import inside a function is none that escapes the layers."""
+    part = place(path)
+    upward = {(part, other) for other in imported(path, late=True) if layer(other) > layer(part)}
+    assert upward <= LATE
+
+
 def test_nothing_imports_in_a_circle() -> None:
     """The modules can be put in an order in which each imports only earlier ones."""
     graph: dict[str, set[str]] = {}
@@ -58,12 +81,7 @@ def test_nothing_imports_in_a_circle() -> None:
         name = ".".join(("memory_redis", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(
             ".__init__"
         )
-        body = ast.parse(path.read_text()).body
-        graph[name] = {
-            node.module
-            for node in body
-            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("memory_redis.")
-        }
+        graph[name] = {other for node in ast.parse(path.read_text()).body for other in modules(node)}
     done: set[str] = set()
     while len(done) < len(graph):
         free = {

@@ -70,18 +70,25 @@ class _Line:
         # redis-py has no public name for the socket, in any release since its first.
         self._socket = connection._sock
 
-    def exchange(self, wires: Sequence[Wire], seconds: float) -> list[Any]:
-        """Send calls together, give back their replies; each wait ends after so many seconds."""
-        if seconds != self._seconds:
-            self._socket.settimeout(seconds)
-            self._seconds = seconds
+    def exchange(self, wires: Sequence[Wire], wait: float, until: float) -> list[Any]:
+        """Send calls together, give back their replies.
+
+        Each wait ends after so many seconds, and all of it at an instant of the monotonic clock.
+        """
+        self._wait(wait)
         reader, receive = self._reader, self._socket.recv
         pack: Any = hiredis.pack_command
         self._socket.sendall(b"".join([pack(wire) for wire in wires]))
         replies: list[Any] = []
+        data: bytes | None = None
         while len(replies) < len(wires):
             reply = reader.gets()
             if reply is _INCOMPLETE:
+                if data is not None:  # each piece may come in time, and all of them too late
+                    left = until - time.monotonic()
+                    if left <= 0:
+                        raise TimeoutError("no whole reply in time")
+                    self._wait(min(wait, left))
                 data = receive(_CHUNK)
                 if not data:
                     raise RedisConnectionError("the server closed the connection")
@@ -90,6 +97,11 @@ class _Line:
                 replies.append(reply)
         self.used = True
         return replies
+
+    def _wait(self, seconds: float) -> None:
+        if seconds != self._seconds:
+            self._socket.settimeout(seconds)
+            self._seconds = seconds
 
     def close(self) -> None:
         """Close it; what was under way is lost."""
@@ -131,10 +143,10 @@ class ConnectionChannel:
 
     def exchange(self, wires: Sequence[Wire], seconds: float) -> list[Any]:
         """Send calls together, give back their replies."""
-        seconds = min(seconds, self._patience)
-        line = self._take(seconds)
+        until, wait = time.monotonic() + seconds, min(seconds, self._patience)
+        line = self._take(wait)
         try:
-            replies = line.exchange(wires, seconds)
+            replies = line.exchange(wires, wait, until)
         except BaseException:
             self._discard(line)
             if line.used:  # it had been idle, and others that were may have ended with it
@@ -180,7 +192,8 @@ class ConnectionChannel:
     def _connect(self, line: _Line, seconds: float) -> None:
         if self._options is None:
             self._options = connection_options(self._endpoint.url())
-        timeouts = {"socket_timeout": seconds, "socket_connect_timeout": seconds}
+        sooner = self._options.get("socket_connect_timeout") or seconds
+        timeouts = {"socket_timeout": seconds, "socket_connect_timeout": min(sooner, seconds)}
         try:
             line.open(self._options | timeouts | {"retry": Retry(NoBackoff(), 0)})
         except NotSent:

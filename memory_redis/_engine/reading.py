@@ -31,6 +31,8 @@ from memory_redis.versions import AppendId, Version
 from memory_redis.windows import Bounds, Window
 
 _FOUND, _TOO_MANY, _TOO_LARGE = 1, 2, -1
+_NOTHING: Final = Bounds(messages=0)
+"""A window that is asked for where only the server's time, and the state, are wanted."""
 _FIRST_TAIL: Final = 64
 """Records that are read at first where headers do not tell; twice as many each time they do not suffice."""
 
@@ -171,7 +173,7 @@ class Reader:
     def _pick(self, bounds: Bounds, extra: tuple[Call, ...]) -> Plan[Picked]:
         skip, told = len(extra), 3 + len(META)
         untold = bounds.oldest or (bounds.tokens is not None and not code_of(bounds.counter))
-        call = self._window_call(Bounds(messages=0) if untold else bounds)
+        call = self._window_call(_NOTHING if untold else bounds)
 
         def decode(replies: list[Any]) -> Picked:
             reply = replies[skip]
@@ -301,7 +303,7 @@ class Reader:
         """A page from a place on (None: the oldest message), and the place of the next, if any."""
         keys = self._keys
         start, trimmed, slack = (place.position, place.trimmed, 0) if place else (0, 0, 0)
-        clock = (self._window_call(Bounds(messages=0)),) if self._age_ms else ()
+        clock = (self._window_call(_NOTHING),) if self._age_ms else ()
         while True:
             index = max(start - trimmed - slack, 0)
             found = yield from self._ranges.read(index, index + size + slack - 1, clock)
@@ -324,7 +326,8 @@ class Reader:
                 raise failed[0]
             self._settings.emit(Event("corrupt", keys.label, len(failed), state.version))
         if found.extra:
-            oldest = found.extra[0][1] - (self._age_ms or 0)
+            _, now_ms, *_ = found.extra[0]
+            oldest = now_ms - (self._age_ms or 0)
             messages = [one for one in messages if one.stored_ms is None or one.stored_ms >= oldest]
         after = position + len(records)
         if after >= state.version:

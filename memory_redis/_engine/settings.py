@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from inspect import iscoroutinefunction
 from typing import Any
 
 from memory_redis._engine.codec import Encoder
@@ -62,6 +63,10 @@ class Settings:
         check_on_corrupt(self.on_corrupt)
         if isinstance(self.expiry, type) or not callable(self.expiry):
             check_expiry(self.expiry)  # type: ignore[arg-type]
+        if iscoroutinefunction(self.expiry):
+            raise InvalidSetting(
+                "an expiry function is called, not awaited: it cannot be a coroutine function"
+            )
         if not isinstance(self.counter, TokenCounter | None):
             raise InvalidSetting("counter must be a TokenCounter or None")
         if not isinstance(self.limits, Limits):
@@ -76,6 +81,8 @@ class Settings:
             many = isinstance(self.hooks, Sequence) and not isinstance(self.hooks, str | bytes)
             if not many or not all(map(callable, self.hooks)):
                 raise InvalidSetting("hooks must be a sequence of functions, or None")
+            if any(map(iscoroutinefunction, self.hooks)):
+                raise InvalidSetting("a hook is called, not awaited: it cannot be a coroutine function")
         object.__setattr__(self, "caps", caps_of(self.retention))
         object.__setattr__(self, "terms", self.expiry.terms if isinstance(self.expiry, Expiry) else None)
         object.__setattr__(self, "encoder", Encoder(self.codec, self.limits, self._stored_counter()))

@@ -17,7 +17,10 @@ from memory_redis.snapshots import ConversationInfo, Forgotten
 from memory_redis.telemetry import Event
 
 SETTLED_MS: Final = 120_000
-"""An index entry younger than this may belong to an append that is still on its way."""
+"""An index entry younger than this may belong to an append that is still on its way.
+
+As long stands in index_touch.lua and index_drop.lua: the index itself lasts until then.
+"""
 
 ROUNDS: Final = 5
 """How often `forget` looks again for entries that writers made meanwhile."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from enum import IntEnum
 from functools import lru_cache
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from memory_redis._engine import index
 from memory_redis._engine.codec import Decoder
@@ -29,11 +29,10 @@ from memory_redis.errors import (
 )
 from memory_redis.expiry import Terms
 from memory_redis.messages import StoredMessage
+from memory_redis.options import TurnPolicy
 from memory_redis.retention import Caps
 from memory_redis.telemetry import Event
 from memory_redis.versions import BIRTH_BYTES, ID_BYTES, AppendId, Version, known_version
-
-OnConflict = Literal["append", "raise"]
 
 
 class Status(IntEnum):
@@ -124,7 +123,7 @@ def token_bytes(version: Version) -> bytes:
     return version.number.to_bytes(6) + last + birth
 
 
-def _wanted(expected: Version, on_conflict: OnConflict) -> bytes:
+def _wanted(expected: Version, on_conflict: TurnPolicy) -> bytes:
     """An expected version as the append script reads it."""
     return (b"r" if on_conflict == "raise" else b"a") + token_bytes(expected)
 
@@ -150,7 +149,7 @@ class Writer:
         messages: Sequence[StoredMessage],
         *,
         expected: Version | None = None,
-        on_conflict: OnConflict = "raise",
+        on_conflict: TurnPolicy = "raise",
         idempotency_key: str | None = None,
         append_id: AppendId | None = None,
         records: list[bytes] | None = None,

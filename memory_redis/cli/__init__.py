@@ -1,7 +1,7 @@
-"""The command line ``memory-redis``: show and erase what is stored, and the demonstration.
+"""The command line ``memory-redis``: talk, show, erase, say when a conversation ends, and the demonstration.
 
-It is plugged in from outside: it uses what every user of the library can use, and it prints,
-never computes. Nothing here is imported by the library itself.
+It is plugged in from outside, and works with what every user of the library has. Nothing here is
+imported by the library itself.
 """
 
 import sys

@@ -122,6 +122,8 @@ class RedisChatMessageHistory:
 
         Raises:
             InvalidMessage: one cannot be stored; none was.
+            UnknownOutcome: they may or may not be stored.
+            SummaryNotMade: they are stored; a summary that was due could not be made.
         """
         if messages:
             self._sync().append(*_stored(messages))

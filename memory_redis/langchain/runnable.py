@@ -337,14 +337,16 @@ class RunnableWithMessageHistory(Declared):
             raise InvalidSetting("turn_report must be a TurnReport")
         store: Any = store_of(config["configurable"]["message_history"])
         store.check(self._rules, key)
-        keys = self._keys
+        keys, rules = self._keys, self._rules
         new = messages_in(keys.new(value))
         kept: list[Any] = store.kept(new)
         exchange: Exchange[Any] = Exchange(
-            rules=self._rules,
+            rules=rules,
             new=kept,
             to_messages=lambda output: store.kept(messages_out(keys.answer(output))),
-            from_stored=lambda found: self._as_answered(store.shown(answer_in(found, kept, self.save_input))),
+            from_stored=lambda found: self._as_answered(
+                store.shown(answer_in(found, kept, rules.save_input))
+            ),
             merge=merged,
             mark=store.mark,
             past=lambda turn, own: store.past(turn, own, kept, self.unanswered),
@@ -358,7 +360,7 @@ class RunnableWithMessageHistory(Declared):
         """What opens a turn, with the options of this run."""
         window = self.window if mine["window"] is None else mine["window"]
         return lambda: open_turn(
-            on_conflict="append" if self.on_conflict == "append" else "raise",
+            on_conflict=self._rules.turn_policy,
             window=window,
             idempotency_key=mine["idempotency_key"],
             on_corrupt=self.on_corrupt,

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import threading
 import time
+from contextlib import suppress
 
 import pytest
 
 from memory_redis import MemoryRedisError, RedisMemory, ServerUnavailable, UnknownOutcome, ai, human
 from tests.faults.conftest import Connect, Texts
 from tests.faults.test_server_down import CALLS, within
-from tests.faults.ways import OWN, WITHOUT_REPEATS, Way
+from tests.faults.ways import HOST, OWN, WITHOUT_REPEATS, Way
 from tests.support.fault_proxy import FaultProxy
 from tests.support.servers import Server
 
@@ -51,6 +54,49 @@ async def test_a_silent_server_holds_no_call_past_its_deadline(
     proxy.heal()
     if call != "append":
         await CALLS[call](memory)
+
+
+class Trickle(threading.Thread):
+    """A way to a server on which replies come a few bytes at a time, never pausing for long."""
+
+    def __init__(self, upstream: tuple[str, int]) -> None:
+        super().__init__(daemon=True)
+        self.upstream, self.slow = upstream, threading.Event()
+        self.listening = socket.create_server((HOST, 0))
+        self.port: int = self.listening.getsockname()[1]
+
+    def run(self) -> None:
+        with self.listening, suppress(OSError):
+            while True:
+                client, _ = self.listening.accept()
+                server = socket.create_connection(self.upstream)
+                for way in ((client, server, False), (server, client, True)):
+                    threading.Thread(target=self.move, args=way, daemon=True).start()
+
+    def move(self, source: socket.socket, target: socket.socket, slowly: bool) -> None:
+        with suppress(OSError), source, target:
+            while data := source.recv(100):
+                target.sendall(data)
+                if slowly and self.slow.is_set():
+                    time.sleep(0.01)
+
+
+async def test_a_reply_that_trickles_in_holds_no_call_past_its_deadline(
+    connect: Connect, valkey: Server
+) -> None:
+    """Decision 29: a piece of it comes every 10 ms, and all of it would take a minute."""
+    link = Trickle(valkey.address)
+    link.start()
+    history = connect(link.port, timeout=5, deadline=1).history("ann", "c")
+    await history.append(human("x" * 600_000))
+    link.slow.set()
+    async with within(1):
+        with pytest.raises(ServerUnavailable):
+            await history.load()
+    link.slow.clear()
+    assert await history.count() == 1
+    link.listening.shutdown(socket.SHUT_RDWR)
+    link.join()
 
 
 async def test_a_frozen_server_is_left_at_the_deadline_and_used_again_when_it_thaws(

@@ -170,9 +170,11 @@ async def test_a_conversation_that_was_cleared_meanwhile_stays_cleared(chats: Ch
         chats.append(human("new"))
         return "answer"
 
-    model = Script(clear)
+    model, report = Script(clear), TurnReport()
     with pytest.raises(HistoryCleared) as caught:
-        await chats.wrap(model, on_conflict=policy, max_tries=5)("Hi")
+        await chats.wrap(model, on_conflict=policy, max_tries=5)("Hi", report=report)
+    assert report.conflict is caught.value
+    assert (report.error is None) == (policy != "append")
     assert caught.value.output == "answer"
     assert lines(caught.value.unsaved) == ["human: Hi", "ai: answer"]
     assert chats.said() == ["human: new"]

@@ -253,6 +253,8 @@ def test_no_text_of_a_message_shows_its_content(show: Callable[[StoredMessage], 
         (lambda: human("x", additional_kwargs=[]), "data.additional_kwargs"),
         (lambda: human("x", response_metadata=None), "data.response_metadata"),
         (lambda: ai("x", tool_calls=[5]), "data.tool_calls"),
+        (lambda: ai("x", tool_calls=5), "data.tool_calls"),
+        (lambda: ai("x", tool_calls=True), "data.tool_calls"),
         (lambda: ai("x", tool_calls={}), "data.tool_calls"),
         (lambda: ai("x", usage_metadata=5), "data.usage_metadata"),
         (lambda: tool("x", tool_call_id=5), "data.tool_call_id"),  # type: ignore[arg-type]

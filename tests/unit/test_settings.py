@@ -38,6 +38,11 @@ def ignore(event: Event) -> None:
     """A hook."""
 
 
+async def never(_value: Any) -> Any:
+    """What would have to be awaited, by nobody."""
+    raise AssertionError
+
+
 GOOD: dict[str, list[Any]] = {
     "namespace": ["memory", "app:prod"],
     "window": [AllMessages(), LastMessages(0), LastMessages(20)],
@@ -55,12 +60,22 @@ NEVER: list[Any] = [5, -1, 0, True, "3", b"x", [], {}, object(), 1.5, float("nan
 BAD: dict[str, list[Any]] = {
     "namespace": ["", "a b", "a{", None, 5, b"memory", ["memory"]],
     "window": [*NEVER, None, AllMessages, LastMessages, "last", MaxMessages(3)],
-    "expiry": [*NEVER, None, NoExpiry, SlidingExpiry, timedelta(days=1), Expiry(), Expiry, LastMessages(3)],
+    "expiry": [
+        *NEVER,
+        never,
+        None,
+        NoExpiry,
+        SlidingExpiry,
+        timedelta(days=1),
+        Expiry(),
+        Expiry,
+        LastMessages(3),
+    ],
     "retention": [*NEVER, MaxMessages, LastMessages(3)],
     "counter": [*NEVER, TokenCounter, len],
     "codec": [*NEVER, None, "", "pickle", "MSGPACK", "json ", ("json",)],
     "on_corrupt": [*NEVER, None, "", "ignore", "RAISE", ("skip",)],
-    "hooks": [5, True, 1.5, "abc", b"abc", ignore, (5,), [ignore, "x"], (None,), object()],
+    "hooks": [5, True, 1.5, "abc", b"abc", ignore, (5,), [ignore, "x"], (None,), object(), [never], (never,)],
     "limits": [*NEVER, None, Limits, (1, 2, 3, 4), {"record_bytes": 5}],
     "idempotency_hold": [
         *NEVER,

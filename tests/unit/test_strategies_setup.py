@@ -184,7 +184,9 @@ def test_a_twin_is_the_same_strategy_over_the_memorys_twin() -> None:
     strategy = ConversationWindowMemory(MEMORY, 2)
     assert strategy.has_twin
     assert strategy.twin._memory is MEMORY.twin
-    assert strategy.twin.twin._memory is MEMORY
+    assert strategy.twin is strategy.twin
+    assert strategy.twin.twin is strategy
+    assert type(strategy.twin).__name__ == f"Async{type(strategy).__name__}"
     client = ConversationWindowMemory(RedisMemory(redis.Redis(port=9)), 2)
     assert not client.has_twin
     with pytest.raises(InvalidSetting, match="twin"):

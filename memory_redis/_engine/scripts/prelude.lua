@@ -1,5 +1,5 @@
--- Shared by every script: it is put before each of them when they are loaded. What only append needs is
--- in records.lua.
+-- Shared by every script: it is put before each of them when they are loaded. What only scripts that write
+-- or look at records need is in records.lua, trimming.lua and headers.lua.
 --
 -- Numbers that stand inside binary fields are six bytes, big-endian: enough for milliseconds since
 -- 1970 and for any count, and free of struct and bit, which not every server offers to scripts.
