@@ -88,6 +88,8 @@ class Keys:
         """
         if key is None:
             key = next(iter(value)) if len(value) == 1 else usual
-        if key not in value:
-            raise MissingKey(f"the {usual} has no key {key!r}: say which it is by {usual}_messages_key")
+            if key not in value:
+                raise MissingKey(f"the {usual} has no key {key!r}: say which it is by {usual}_messages_key")
+        elif key not in value:
+            raise MissingKey(f"the {usual} has no key {key!r}, which {usual}_messages_key names")
         return key

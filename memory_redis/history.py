@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from typing import NoReturn
 
 from memory_redis._engine.conversation import Conversation
 from memory_redis._engine.drivers import AsyncDriver, Driver
@@ -29,6 +30,9 @@ class _HistoryBase:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.label}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a history has connections: give its ids to the other process, not the history")
 
 
 class History(_HistoryBase, Lifetime):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import Self, Unpack, cast
+from typing import NoReturn, Self, Unpack, cast
 
 from memory_redis._engine.channels import AsyncClient, SyncClient
 from memory_redis._engine.conversation import Conversation
@@ -51,6 +51,9 @@ class _MemoryBase:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} namespace={self._settings.namespace!r}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a memory has connections: make one in each process, by from_url()")
 
 
 class RedisMemory(_MemoryBase):
@@ -189,7 +192,8 @@ class RedisMemory(_MemoryBase):
     def close(self) -> None:
         """Close what the memory, and a twin that it made, opened; a client that was passed in stays open.
 
-        The connections of an asyncio twin end with what uses them, or else with their event loop.
+        The connections of an asyncio twin end with what uses them, or else with their event loop. A
+        memory that is used again opens new ones.
         """
         self._driver.close()
         if self._twin is not None and not self._is_twin:
@@ -314,7 +318,7 @@ class AsyncRedisMemory(_MemoryBase):
     async def aclose(self) -> None:
         """Close what the memory opened in this event loop, and what a twin that it made opened.
 
-        A client that was passed in stays open.
+        A client that was passed in stays open. A memory that is used again opens new connections.
         """
         await self._driver.aclose()
         if self._twin is not None and not self._is_twin:

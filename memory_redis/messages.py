@@ -22,7 +22,7 @@ from pydantic import (
     with_config,
 )
 from pydantic.json_schema import JsonSchemaValue, SkipJsonSchema
-from pydantic_core import CoreSchema
+from pydantic_core import CoreSchema, InitErrorDetails
 from typing_extensions import TypedDict
 
 from memory_redis.errors import InvalidMessage
@@ -140,6 +140,12 @@ class StoredMessage(BaseModel):
 
     if not TYPE_CHECKING:
 
+        def __setattr__(self, name: str, value: Any) -> None:
+            raise _frozen(name)
+
+        def __delattr__(self, name: str) -> None:
+            raise _frozen(name)
+
         def __getattr__(self, name: str) -> Any:
             if name == "data" and self.__dict__:
                 return self._unpack().__dict__["data"]
@@ -188,6 +194,12 @@ class StoredMessage(BaseModel):
             yield "characters", len(self.text)
         if self.seq is not None:
             yield "seq", self.seq
+
+
+def _frozen(name: str) -> ValidationError:
+    """What pydantic raises for a frozen model, without the value that was to be set."""
+    error = InitErrorDetails(type="frozen_instance", loc=(name,), input=None)
+    return ValidationError.from_exception_data("StoredMessage", [error], hide_input=True)
 
 
 def _by_fields(core: dict[str, Any]) -> dict[str, Any]:
@@ -240,9 +252,16 @@ def _made(kind: MessageType, content: Content, fields: dict[str, Any]) -> Stored
     try:
         return StoredMessage(type=kind, data=cast(MessageData, data))
     except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False, include_context=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise InvalidMessage(first["msg"].removeprefix("Value error, "), field=where or None) from None
+        raise refusal(error) from None
+
+
+def refusal(error: ValidationError) -> InvalidMessage:
+    """A field of the wrong type as an error of ours, without the value."""
+    first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+    what, where = first["msg"].removeprefix("Value error, "), first["loc"]
+    if where[:2] == ("data", "content"):  # pydantic names the first of the types that it may have
+        what, where = "content is a text, or a list of texts and content blocks", where[:2]
+    return InvalidMessage(what, field=".".join(map(str, where)) or None)
 
 
 def human(content: Content, **fields: Any) -> StoredMessage:

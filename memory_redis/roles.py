@@ -102,14 +102,16 @@ def merged(chunks: list[Any]) -> Any:
 
 
 def from_openai(value: Mapping[str, Any]) -> StoredMessage:
-    """The message of a dictionary with `role` and `content`, and `tool_calls`, `tool_call_id` or `name`.
+    """The message of one dictionary with `role` and `content`, and `tool_calls`, `tool_call_id` or `name`.
 
     Arguments of tool calls become values; those that are no JSON are kept as `invalid_tool_calls`.
     What is not known here is kept in `additional_kwargs`.
 
     Raises:
-        InvalidMessage: it has no role, or a part of it is of another kind.
+        InvalidMessage: it is no dictionary, has no role, or a part of it is of another kind.
     """
+    if not isinstance(value, Mapping):
+        raise InvalidMessage(f"from_openai takes one dictionary, not a {type(value).__name__}")
     role, content = value.get("role"), value.get("content")
     if not isinstance(role, str) or not role:
         raise InvalidMessage("a dictionary is a message if it has a role and content", field="role")
@@ -164,11 +166,16 @@ def _calls(calls: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
 
 
 def to_openai(messages: Sequence[StoredMessage]) -> list[dict[str, Any]]:
-    """Messages as the dictionaries that OpenAI's chat completions, and clients like it, take.
+    """A list of messages as the dictionaries that OpenAI's chat completions, and clients like it, take.
 
-    The inverse of `from_openai`, for what such a client knows: content, name, tool calls and their
-    results. `remove` messages are left out.
+    The inverse of `from_openai`, which takes one, for what such a client knows: content, name, tool
+    calls and their results. `remove` messages are left out.
+
+    Raises:
+        InvalidMessage: it is no sequence of `StoredMessage`, or JSON has no form for arguments of a call.
     """
+    if not isinstance(messages, Sequence) or not all(isinstance(one, StoredMessage) for one in messages):
+        raise InvalidMessage("to_openai takes a list of StoredMessage")
     return [_dictionary(message) for message in messages if message.type != "remove"]
 
 

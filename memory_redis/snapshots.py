@@ -31,7 +31,7 @@ class Snapshot:
     version: Version
     trimmed: int = 0
     skipped: tuple[RecordError, ...] = ()
-    summary: str | None = None
+    summary: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,13 @@ class _TurnBase:
         self._conflict: ConflictError | None = None
         self._ended = False
 
+    def __repr__(self) -> str:
+        if self._snapshot is None:
+            state = "not entered"
+        else:
+            state = f"{'ended' if self._ended else 'open'}, {len(self._batch.messages)} added"
+        return f"<{type(self).__name__} {self._conversation.keys.label} {state}>"
+
     @property
     def messages(self) -> list[StoredMessage]:
         """What the window showed on entry; a list of its own."""

@@ -116,8 +116,9 @@ class _Remembering:
             name for name, value in (("user_id", user), ("conversation_id", conversation)) if not value
         ]
         if missing:
+            hint = " (there is no session_id=)" if "session_id" in options else ""
             raise InvalidId(
-                f"{' and '.join(missing)} must be given: user_id= and conversation_id=, or session="
+                f"{' and '.join(missing)} must be given: user_id= and conversation_id=, or session={hint}"
             )
         return self.memory.history(user, conversation)
 
@@ -276,7 +277,12 @@ def with_history(
         ServerError: the history could not be loaded, or the input not stored; the model was not run.
     """
     if not callable(model):
-        raise InvalidSetting("with_history takes a function, a coroutine function or a generator function")
+        raise InvalidSetting(
+            "with_history takes a function, a coroutine function or a generator function; for LangChain's"
+            " runnables there is memory_redis.langchain.RunnableWithMessageHistory"
+            if hasattr(model, "invoke")
+            else "with_history takes a function, a coroutine function or a generator function"
+        )
     function = _core(model)
     asynchronous = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
     if not isinstance(memory, AnyMemory):

@@ -68,7 +68,7 @@ class Settings:
                 "an expiry function is called, not awaited: it cannot be a coroutine function"
             )
         if not isinstance(self.counter, TokenCounter | None):
-            raise InvalidSetting("counter must be a TokenCounter or None")
+            raise InvalidSetting("counter must be a TokenCounter, a function with a name for it, or None")
         if not isinstance(self.limits, Limits):
             raise InvalidSetting("limits must be a Limits")
         number = isinstance(self.deadline, (int, float)) and not isinstance(self.deadline, bool)

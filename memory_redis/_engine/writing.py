@@ -158,10 +158,12 @@ class Writer:
 
         `records` are the messages as they were encoded before.
         """
-        if not isinstance(expected, Version | None) or not isinstance(append_id, AppendId | None):
+        if not isinstance(expected, Version | None):
             raise InvalidSetting(
-                "expected is a Version and append_id an AppendId; parse() makes one of a text"
+                "expected is a Version, as snapshot.version is; Version.parse() reads a text"
             )
+        if not isinstance(append_id, AppendId | None):
+            raise InvalidSetting("append_id is an AppendId; AppendId.parse() reads a text")
         again = append_id is not None
         if idempotency_key is not None:
             if again:

@@ -32,6 +32,7 @@ from langchain_core.messages import (
 from pydantic import ValidationError
 
 from memory_redis import InvalidMessage, StoredMessage
+from memory_redis.messages import refusal
 
 _CLASSES: Final[Mapping[str, type[BaseMessage]]] = {
     "human": HumanMessage,
@@ -77,7 +78,7 @@ class _Unstorable(Exception):
 
 
 def from_langchain(message: BaseMessage) -> StoredMessage:
-    """A message of LangChain as it is stored; it shares nothing with the one given.
+    """One message of LangChain as it is stored; it shares nothing with the one given.
 
     A chunk becomes a message: `tool_call_chunks` and `chunk_position` go. A message of a subclass is
     stored as its base class, with the fields that were added and not excluded from dumps. Tuples
@@ -89,7 +90,7 @@ def from_langchain(message: BaseMessage) -> StoredMessage:
             message (`field` is its path), or a value of the wrong kind.
     """
     if not isinstance(message, BaseMessage):
-        raise InvalidMessage(f"a {type(message).__name__} is no message of LangChain")
+        raise InvalidMessage(f"from_langchain takes one message of LangChain, not a {type(message).__name__}")
     held = vars(message)
     kind = held.get("type")
     base = _STORABLE.get(kind) if isinstance(kind, str) else None
@@ -105,9 +106,7 @@ def from_langchain(message: BaseMessage) -> StoredMessage:
     try:
         return StoredMessage.model_validate({"type": kind, "data": data})
     except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False, include_context=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise InvalidMessage(first["msg"].removeprefix("Value error, "), field=where or None) from None
+        raise refusal(error) from None
 
 
 @lru_cache(maxsize=256)
@@ -117,7 +116,7 @@ def _stored_of(kind: type[BaseMessage]) -> frozenset[str]:
 
 
 def to_langchain(message: StoredMessage) -> BaseMessage:
-    """A stored message as LangChain's class for its type; it shares nothing with the one given.
+    """One stored message as LangChain's class for its type; it shares nothing with the one given.
 
     What LangChain's own constructors would refuse or leave out (a status of another name, usage
     without a total, further keys of a tool call) is handed over as it stands: one odd field makes no
@@ -125,8 +124,10 @@ def to_langchain(message: StoredMessage) -> BaseMessage:
 
     Raises:
         CorruptRecord: the message was loaded, and its record holds no data of a message.
-        InvalidMessage: the message was made by hand, of values that cannot be stored.
+        InvalidMessage: it is no `StoredMessage`, or was made by hand, of values that cannot be stored.
     """
+    if not isinstance(message, StoredMessage):
+        raise InvalidMessage(f"to_langchain takes one StoredMessage, not a {type(message).__name__}")
     return _made(message.type, _plain(message.data))
 
 

@@ -18,6 +18,7 @@ from pydantic import BaseModel, Field, PrivateAttr, SecretStr
 
 from memory_redis import InvalidMessage, RedisMemory, StoredMessage, ai, human, tool
 from memory_redis.langchain import from_langchain, to_langchain
+from tests.support.ids import shown
 from tests.support.servers import Server
 
 
@@ -252,8 +253,15 @@ def test_a_type_that_is_not_known_is_refused() -> None:
 @pytest.mark.parametrize("value", ["x", {"role": "user", "content": "x"}, ("human", "x"), None, human("x")])
 def test_what_is_no_message_of_langchain_is_refused(value: Any) -> None:
     """T16: texts, maps and pairs are for the caller to convert."""
-    with pytest.raises(InvalidMessage, match="is no message of LangChain"):
+    with pytest.raises(InvalidMessage, match="takes one message of LangChain, not a"):
         from_langchain(value)
+
+
+@pytest.mark.parametrize("value", ["x", {"type": "human"}, None, [human("x")], HumanMessage("x")], ids=shown)
+def test_what_is_no_stored_message_is_refused(value: Any) -> None:
+    """T16: a list is for the caller to go through."""
+    with pytest.raises(InvalidMessage, match="takes one StoredMessage, not a"):
+        to_langchain(value)
 
 
 def test_a_schema_of_ours_is_not_changed_by_a_message(namespace: str) -> None:

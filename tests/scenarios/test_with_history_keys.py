@@ -126,8 +126,10 @@ async def test_an_input_that_could_mean_anything_is_refused_before_the_model_run
 
 
 async def test_a_missing_key_is_a_key_error_that_says_what_to_do(chats: Chats) -> None:
-    """R33, R38: and a ValueError too."""
-    with pytest.raises(MissingKey, match=r"no key 'question'.*input_messages_key") as caught:
+    """R33, R38: and a ValueError too; whoever has named a key is not asked to name it."""
+    with pytest.raises(MissingKey, match="no key 'input': say which it is by input_messages_key"):
+        await chats.wrap(Script(), history_messages_key="past")({"a": "Hi", "b": 1})
+    with pytest.raises(MissingKey, match="no key 'question', which input_messages_key names") as caught:
         await chats.wrap(Script(), input_messages_key="question")({"input": "Hi"})
     assert isinstance(caught.value, KeyError)
     assert isinstance(caught.value, ValueError)

@@ -222,6 +222,9 @@ def test_no_error_of_a_history_shows_content_ids_or_keys() -> None:
         with session.turn() as turn:
             turn.add(human(SECRET))
             assert SECRET not in repr(turn)
+        session.append(human("x"))
+        session.compact(SECRET, expected=session.load().version)
+        assert session.load().summary == SECRET
         assert SECRET not in repr(session.load()) + repr(list(memory.conversations(SECRET)))
 
 

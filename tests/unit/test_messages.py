@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from pydantic import ValidationError
 
 from memory_redis import InvalidMessage, StoredMessage, ai, chat, function, human, system, tool
+from tests.support.ids import shown
 from tests.unit.records import CODECS, exact, kept
 from tests.unit.strategies import examples, messages
 
@@ -281,3 +283,24 @@ def test_the_error_of_a_constructor_shows_no_content() -> None:
     assert SECRET not in str(caught.value)
     assert SECRET not in repr(caught.value)
     assert caught.value.__cause__ is None
+
+
+def test_a_message_that_is_to_be_changed_refuses_and_shows_nothing() -> None:
+    """S6, P12: frozen, whatever the name; the error is pydantic's, without the value."""
+    for message in (human("x"), kept(human("x"))):
+        for name in ("data", "type", "text", "content", "seq", "new"):
+            with pytest.raises(ValidationError, match="frozen") as caught:
+                setattr(message, name, SECRET)
+            assert SECRET not in str(caught.value) + repr(caught.value)
+            with pytest.raises(ValidationError, match="frozen"):
+                delattr(message, name)
+        assert message == human("x")
+        assert message.model_copy(update={"data": {"content": "y"}}).text == "y"
+
+
+@pytest.mark.parametrize("content", [None, 5, {"type": "text"}, ["a", 5], b"x"], ids=shown)
+def test_what_is_no_content_is_told_what_content_is(content: Any) -> None:
+    """P12: both forms are named, whatever was given."""
+    with pytest.raises(InvalidMessage, match="a text, or a list of texts and content blocks") as caught:
+        ai(content)
+    assert caught.value.field == "data.content"

@@ -25,6 +25,7 @@ from memory_redis import (
     tool,
 )
 from memory_redis.roles import messages_of
+from tests.support.ids import shown
 from tests.unit.strategies import examples
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at": "the sky"}'}}
@@ -349,3 +350,17 @@ def test_a_call_in_openais_form_is_no_call_of_a_message() -> None:
         from_openai({"role": "assistant", "tool_calls": [call], "content": None}).tool_calls[0]["name"]
         == "add"
     )
+
+
+@pytest.mark.parametrize("value", [[{"role": "user", "content": "x"}], "x", None, human("x")], ids=shown)
+def test_one_dictionary_at_a_time_comes_from_openai(value: Any) -> None:
+    """R107: a list is for the caller to go through, or for `with_history` to take."""
+    with pytest.raises(InvalidMessage, match="takes one dictionary, not a"):
+        from_openai(value)
+
+
+@pytest.mark.parametrize("value", [human("x"), None, [{"role": "user"}], iter([])], ids=shown)
+def test_a_list_of_messages_goes_to_openai(value: Any) -> None:
+    """R107: one message alone, or a dictionary, is none."""
+    with pytest.raises(InvalidMessage, match="takes a list of StoredMessage"):
+        to_openai(value)

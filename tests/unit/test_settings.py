@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+import pickle
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -221,3 +223,41 @@ def test_a_turn_that_was_not_entered_says_so() -> None:
         for look in (lambda: turn.messages, lambda: turn.version, lambda: turn.snapshot):
             with pytest.raises(InvalidSetting, match="with"):
                 look()
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_what_has_connections_is_not_pickled(face: Any) -> None:
+    """D13, D19: the error of a process that is spawned says what to do instead."""
+    memory = face.from_url("fake://")
+    with pytest.raises(TypeError, match="in each process, by from_url"):
+        pickle.dumps(memory)
+    for history in (memory.history("ann", "c1"), memory.session("s")):
+        with pytest.raises(TypeError, match="give its ids to the other process"):
+            pickle.dumps(history)
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_an_argument_of_another_kind_is_told_what_it_is_to_be(face: Any) -> None:
+    """P9: a load, or its version; each argument has a sentence of its own."""
+
+    async def append(**options: Any) -> Any:
+        given = face.from_url("fake://").history("ann", "c1").append(human("x"), **options)
+        return await given if inspect.isawaitable(given) else given
+
+    with pytest.raises(InvalidSetting, match=r"expected .*snapshot\.version"):
+        asyncio.run(append(expected=RedisMemory.from_url("fake://").session("s").load()))
+    with pytest.raises(InvalidSetting, match=r"append_id .*AppendId\.parse"):
+        asyncio.run(append(append_id="k" * 24))
+
+
+def test_a_turn_says_where_it_stands() -> None:
+    """P12: no id and no content, but what it has to store."""
+    history = RedisMemory.from_url("fake://").history("ann", "c1")
+    turn = history.turn()
+    said = [repr(turn)]
+    with turn:
+        turn.add(human("1"), human("2"))
+        said.append(repr(turn))
+    said.append(repr(turn))
+    states = ("not entered", "open, 2 added", "ended, 0 added")
+    assert said == [f"<Turn {history.label} {state}>" for state in states]

@@ -14,6 +14,7 @@ import pytest
 from memory_redis import (
     AllMessages,
     HistoryNotSaved,
+    InvalidId,
     InvalidSetting,
     RedisMemory,
     ServerUnavailable,
@@ -228,3 +229,21 @@ def test_no_langchain_is_needed() -> None:
         timeout=30,
     )
     assert (run.returncode, run.stdout, run.stderr) == (0, "HI\n", "")
+
+
+def test_a_model_of_langchain_is_told_which_wrapper_is_for_it() -> None:
+    """R23: an object with `invoke` is no function."""
+
+    class Model:
+        def invoke(self, value: Any) -> Any:
+            return value
+
+    with pytest.raises(InvalidSetting, match="RunnableWithMessageHistory"):
+        with_history(Model(), RedisMemory.from_url("fake://"))  # type: ignore[arg-type]
+
+
+def test_the_name_that_langchain_has_for_a_session_is_told_to_be_none_here() -> None:
+    """R13: and nothing is stored under it."""
+    chat = with_history(lambda given: "ok", RedisMemory.from_url("fake://"))
+    with pytest.raises(InvalidId, match=r"or session= \(there is no session_id=\)"):
+        chat("Hi", session_id="s")
