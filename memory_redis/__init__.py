@@ -43,7 +43,7 @@ from memory_redis.roles import from_openai, to_openai
 from memory_redis.rules import TurnReport
 from memory_redis.selection import trim_messages
 from memory_redis.snapshots import ConversationInfo, Forgotten, Snapshot
-from memory_redis.stores import AsyncMemoryStore, MemoryStore
+from memory_redis.stores import AsyncMemoryStore, AsyncStrategy, MemoryStore, Strategy
 from memory_redis.strategies import (
     AsyncConversationBufferMemory,
     AsyncConversationSummaryBufferMemory,
@@ -79,6 +79,7 @@ __all__ = [
     "AsyncMemoryStore",
     "AsyncOnly",
     "AsyncRedisMemory",
+    "AsyncStrategy",
     "AsyncTurn",
     "ConflictError",
     "ConversationBufferMemory",
@@ -126,6 +127,7 @@ __all__ = [
     "Snapshot",
     "StorageFull",
     "StoredMessage",
+    "Strategy",
     "SummaryNotMade",
     "TokenBudget",
     "TokenCounter",
