@@ -628,6 +628,24 @@ async def test_a_load_does_not_renew_what_has_lost_its_own_terms_meanwhile(
     assert end_of(raw, keys) == end
 
 
+@pytest.mark.parametrize("what", ["append", "touch", "expire"])
+async def test_one_who_keeps_the_end_keeps_that_of_a_conversation_that_is_all_summary(
+    memory: MakeMemory, keys: Names, raw: redis.Redis, what: str
+) -> None:
+    """R96, decision 2: the list is empty, and the meta has the end that both keys get again."""
+    owner, guest = (
+        memory(expiry=expiry).history("ann", "c1") for expiry in (SlidingExpiry(60), KeptExpiry())
+    )
+    await owner.append(human("0"), ai("1"))
+    await owner.compact("in short", expected=(await owner.load()).version)
+    end = raw.pexpiretime(keys.meta)
+    calls = {"append": guest.append, "touch": guest.touch, "expire": guest.expire}
+    await calls[what](*{"append": [human("2")], "expire": [None]}.get(what, []))
+    assert abs(raw.pexpiretime(keys.meta) - end) <= 50
+    if what == "append":
+        assert abs(end_of(raw, keys) - end) <= 50
+
+
 async def test_one_who_keeps_the_end_leaves_it_where_it_is(
     memory: MakeMemory, keys: Names, raw: redis.Redis
 ) -> None:

@@ -23,10 +23,10 @@ local m = redis.call('HMGET', meta, unpack(names))
 local length = redis.call('LLEN', list)
 local ring, created = m[5] or '', tonumber(m[8] or 0)
 local now, policy, ms, most = clock(ring), ARGV[8], tonumber(ARGV[9]), tonumber(ARGV[10])
-local ends = ending(m[14], policy, ms, most, now, created, list)
+local ends = ending(m[14], policy, ms, most, now, created, list, meta)
 if created > 0 and ends > 0 and ends <= now then  -- the policy was shortened
   redis.call('DEL', list, meta)
-  m, length, ring, created, ends = {}, 0, '', 0, ending(nil, policy, ms, most, now, 0, list)
+  m, length, ring, created, ends = {}, 0, '', 0, ending(nil, policy, ms, most, now, 0, list, meta)
 end
 
 local birth, last, cleared = m[1] or '', m[4] or '', m[10] or ''

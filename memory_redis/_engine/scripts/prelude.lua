@@ -92,16 +92,18 @@ end
 -- most so many ms from its first message), 'fixed' (ms from its first message), 'at' (ms since 1970)
 -- or 'keep' (as it is). `own` is the conversation's own: policy, ms, most, and 1 if reads renew it.
 -- `created` is 0 for one that begins now.
-local function ending(own, policy, ms, most, now, created, list)
+local function ending(own, policy, ms, most, now, created, list, meta)
   if own then
     policy, ms, most = string.match(own, '^(%a+) (%d+) (%d+)')
     ms, most = tonumber(ms), tonumber(most)
   end
-  if created == 0 then created = now end
+  local goes_on = created > 0
+  if not goes_on then created = now end
   if policy == 'idle' then return most > 0 and math.min(now + ms, created + most) or now + ms end
   if policy == 'fixed' then return created + ms end
   if policy == 'at' then return ms end
   local left = policy == 'keep' and redis.call('PTTL', list) or -1
+  if left == -2 and goes_on then left = redis.call('PTTL', meta) end  -- all is summarised, or trimmed
   return left >= 0 and now + left or 0
 end
 

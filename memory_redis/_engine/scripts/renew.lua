@@ -21,7 +21,7 @@ if set then
 elseif drop then
   own = nil
 end
-local ends = ending(own, ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), now, tonumber(m[1] or 0), list)
+local ends = ending(own, ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), now, tonumber(m[1] or 0), list, meta)
 local over, indexed = ends > 0 and ends <= now, tonumber(m[2] or '')
 if over and set then return {-1, 0, 0} end
 local due = indexed and not over and stale(indexed, tonumber(m[3] or 0), now, ends)
