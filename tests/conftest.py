@@ -18,7 +18,7 @@ import redis
 
 from memory_redis import AsyncRedisMemory, RedisMemory
 from memory_redis.testing import AsyncView
-from tests.support.servers import Server, binaries, bundled_valkey, coverage, covered
+from tests.support.servers import Server, binaries, bundled_valkey, coverage, covered, deaf_port
 
 MakeMemory = Callable[..., Any]
 
@@ -37,6 +37,13 @@ def anyio_backend() -> str:
 @pytest.fixture
 def namespace() -> str:
     return f"t{secrets.token_hex(6)}"
+
+
+@pytest.fixture
+def nobody() -> Iterator[int]:
+    """A port at which nobody listens, or will."""
+    with deaf_port() as port:
+        yield port
 
 
 @pytest.fixture(scope="session")

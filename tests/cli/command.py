@@ -19,7 +19,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def memory_redis(
-    *arguments: str, stdin: str = "", seconds: float = 50, **more: str
+    *arguments: str, stdin: str = "", seconds: float = 150, **more: str
 ) -> subprocess.CompletedProcess[str]:
     """Run ``python -m memory_redis`` to its end; `more` is added to its environment."""
     return subprocess.run(

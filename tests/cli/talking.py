@@ -64,9 +64,7 @@ class Terminal:
 
     def waits_for(self, text: str, times: int = 1) -> None:
         """Wait until a text is seen so often."""
-        wait_until(
-            lambda: self.seen.count(text) >= times, f"{text!r} on the terminal, after {self.seen!r}", 20
-        )
+        wait_until(lambda: self.seen.count(text) >= times, f"{text!r} on the terminal, after {self.seen!r}")
 
     def types(self, keys: str) -> None:
         """Press keys."""
@@ -80,7 +78,7 @@ class Terminal:
 
     def ends(self) -> int:
         """The exit code, once it has ended."""
-        wait_until(lambda: self.process.poll() is not None, f"the end, after {self.seen!r}", 20)
+        wait_until(lambda: self.process.poll() is not None, f"the end, after {self.seen!r}")
         return self.process.returncode
 
     def __enter__(self) -> Self:
@@ -90,7 +88,7 @@ class Terminal:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
         os.close(self._master)
 
 
@@ -133,15 +131,15 @@ class Piped:
     def waits_for(self, text: str) -> None:
         """Wait until a line with this text is printed, on either output."""
         found = lambda: any(text in line for line in (*self.lines, *self.errors))  # noqa: E731
-        wait_until(found, f"{text!r} in {self.lines} and {self.errors}", 20)
+        wait_until(found, f"{text!r} in {self.lines} and {self.errors}")
 
     def ends(self) -> int:
         """Close its input, and give its exit code once it has ended."""
         assert self.process.stdin is not None
         self.process.stdin.close()
-        code = self.process.wait(20)
+        code = self.process.wait(60)
         for reader in self._readers:
-            reader.join(10)
+            reader.join(60)
         return code
 
     def __enter__(self) -> Self:
@@ -151,9 +149,9 @@ class Piped:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
         for reader in self._readers:
-            reader.join(10)
+            reader.join(60)
         for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
             if stream is not None:
                 stream.close()

@@ -232,7 +232,7 @@ def test_an_interrupted_pipe_is_interrupted(server: Server) -> None:
     with Piped("chat", "--url", server.url, "--namespace", "interrupted") as piped:
         piped.says("hello")
         os.killpg(piped.process.pid, signal.SIGINT)
-        assert piped.process.wait(20) == 130
+        assert piped.process.wait(60) == 130
         piped.waits_for("memory-redis: interrupted")
         assert len(piped.errors) == 2
 

@@ -40,7 +40,7 @@ Talk = Callable[..., tuple[int, str, list[str]]]
 @pytest.fixture
 def talk(namespace: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Talk:
     """A chat by steps: its exit code, output, and lines of errors after the first. Its deadline is short."""
-    monkeypatch.setattr("memory_redis.cli.arguments.DEADLINE_SECONDS", 0.3)
+    monkeypatch.setattr("memory_redis.cli.arguments.DEADLINE_SECONDS", 1.0)
 
     def talk(url: str, *steps: Step) -> tuple[int, str, list[str]]:
         monkeypatch.setattr(sys, "stdin", Typist(*steps))
@@ -107,7 +107,7 @@ def test_a_turn_that_did_not_arrive_is_told_with_its_answer(
         "one",
         lambda: proxy.drop_request(an_append, times=ALL, how="reset"),
         "two",
-        proxy.heal,
+        lambda: proxy.heal(drop=True),
         "three",
     )
     assert code == 1

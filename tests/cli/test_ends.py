@@ -65,7 +65,7 @@ def test_expire_in_is_an_instant_from_now(run: Run, history: History) -> None:
 def test_expire_in_ends_the_conversation(run: Run, history: History) -> None:
     """After so many seconds it is gone."""
     run("expire", "ann", "c", "--in", "1s")
-    wait_until(lambda: not history.exists(), "the end of the conversation", 5)
+    wait_until(lambda: not history.exists(), "the end of the conversation")
 
 
 def test_expire_at_is_an_instant(run: Run, history: History, memory: RedisMemory) -> None:

@@ -11,7 +11,7 @@ import redis
 from memory_redis import RedisMemory, human
 from memory_redis.cli import main
 from tests.cli.command import ROOT, environment, is_one_line, memory_redis
-from tests.support.servers import Server, free_port
+from tests.support.servers import Server
 
 
 @pytest.mark.parametrize(
@@ -19,9 +19,9 @@ from tests.support.servers import Server, free_port
     [("ls", "ann"), ("forget", "ann", "--yes"), ("demo", "--conversations", "1")],
     ids=lambda arguments: arguments[0],
 )
-def test_an_unreachable_server_is_said_in_one_line(arguments: tuple[str, ...]) -> None:
+def test_an_unreachable_server_is_said_in_one_line(nobody: int, arguments: tuple[str, ...]) -> None:
     """Nobody listens there: exit code 3, one line, no password."""
-    url = f"redis://:secret@127.0.0.1:{free_port()}/0"
+    url = f"redis://:secret@127.0.0.1:{nobody}/0"
     done = memory_redis(*arguments, "--url", url)
     assert (done.returncode, done.stdout) == (3, "")
     assert is_one_line(done.stderr)
@@ -40,11 +40,14 @@ def test_an_unreachable_server_is_said_in_one_line(arguments: tuple[str, ...]) -
     ids=" ".join,
 )
 def test_whatever_is_asked_an_unreachable_server_is_said(
-    arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    nobody: int,
+    arguments: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Each command ends with exit code 3 and one line; the chat has said before where it looked."""
     monkeypatch.setattr("memory_redis.cli.arguments.DEADLINE_SECONDS", 0.1)
-    code = main([*arguments, "--url", f"redis://:secret@127.0.0.1:{free_port()}/0"])
+    code = main([*arguments, "--url", f"redis://:secret@127.0.0.1:{nobody}/0"])
     printed = capsys.readouterr()
     assert (code, printed.out) == (3, "")
     lines = printed.err.splitlines()

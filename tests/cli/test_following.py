@@ -186,8 +186,12 @@ def test_looks_while_others_write_lose_nothing(memory: RedisMemory) -> None:
     follower = Follower(history)
     follower.begin(0)
 
+    seen = threading.Event()
+
     def write() -> None:
-        for _ in range(60):
+        for number in range(60):
+            if number == 30:  # who is quick waits for the first look
+                assert seen.wait(60)
             history.append(*some(3))
 
     writers = [threading.Thread(target=write) for _ in range(4)]
@@ -200,6 +204,10 @@ def test_looks_while_others_write_lose_nothing(memory: RedisMemory) -> None:
         assert news.notes == []
         shown += seqs(news.messages)
         looks += bool(news.messages)
-    shown += seqs(follower.news().messages)
+        if looks:
+            seen.set()
+    last = seqs(follower.news().messages)
+    shown += last
+    looks += bool(last)
     assert shown == [*range(4 * 60 * 3)]
     assert looks > 1

@@ -244,7 +244,7 @@ class AsyncOnlyHistory:
         self.kept.clear()
 
 
-async def until(condition: Callable[[], Any], seconds: float = 10.0) -> None:
+async def until(condition: Callable[[], Any], seconds: float = 30.0) -> None:
     """Let the loop go on until the condition holds; an error if it does not in time."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -267,7 +267,7 @@ def awaited(made: Awaitable[Any]) -> Any:
 
 
 @asynccontextmanager
-async def without_threads(seconds: float = 10.0) -> AsyncIterator[None]:
+async def without_threads(seconds: float = 30.0) -> AsyncIterator[None]:
     """Every worker thread of this loop is taken, so whoever wants one waits, up to a TimeoutError."""
     loop, place = asyncio.get_running_loop(), object()
     limiter = anyio.to_thread.current_default_thread_limiter()

@@ -122,7 +122,7 @@ class Backup:
             self._raw.hset(self._keys.meta, mapping=self._meta)
 
 
-async def eventually(condition: Callable[[], Awaitable[Any] | Any], what: str, seconds: float = 8.0) -> None:
+async def eventually(condition: Callable[[], Awaitable[Any] | Any], what: str, seconds: float = 30.0) -> None:
     """Ask until `condition` answers something true."""
     with anyio.move_on_after(seconds):
         while True:

@@ -247,7 +247,7 @@ async def test_a_token_holds_in_another_process(memory: MakeMemory, url: str, na
 
     def append_elsewhere(token: object) -> list[str]:
         command: list[Any] = [sys.executable, "-c", APPENDER, url, namespace, str(token)]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.split()
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout.split()
 
     history = memory().history("ann", "c1")
     token = await history.append(human("1"))

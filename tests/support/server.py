@@ -23,7 +23,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -35,7 +36,7 @@ from redis.retry import Retry
 T = TypeVar("T")
 
 HOST = "127.0.0.1"
-START_SECONDS = 15.0
+START_SECONDS = 30.0
 STOP_SECONDS = 10.0
 
 
@@ -107,7 +108,7 @@ def coverage() -> dict[str, list[str]]:
     return {version: list(kinds) for version, kinds in sorted(_covered.items())}
 
 
-def wait_until(condition: Callable[[], T], what: str, seconds: float = 10.0) -> T:
+def wait_until(condition: Callable[[], T], what: str, seconds: float = 30.0) -> T:
     """Ask until `condition` answers something true, and return that; a failed connection counts as "not yet".
 
     Raises:
@@ -142,6 +143,14 @@ def free_port() -> int:
             continue
         return port
     raise ServerError("no free port between 11000 and 22000")
+
+
+@contextmanager
+def deaf_port() -> Iterator[int]:
+    """A port that refuses connections, and that nobody else can take meanwhile."""
+    with socket.socket() as holder:
+        holder.bind((HOST, 0))
+        yield holder.getsockname()[1]
 
 
 # Told "PID FOLDER" when a server starts and "PID" when it has ended. Once its parent is gone, for any reason,
@@ -246,7 +255,7 @@ class Server:
         """Start it and wait until it answers; `options` are added to those it has, and the last one counts.
 
         Raises:
-            ServerError: it ended, or did not answer within 15 seconds.
+            ServerError: it ended, or did not answer within 30 seconds.
         """
         if self.running:
             raise ServerError(f"{self!r} runs already")

@@ -23,6 +23,7 @@ from .server import (
     bundled_valkey,
     coverage,
     covered,
+    deaf_port,
     debian_redis,
     free_port,
     wait_until,
@@ -39,12 +40,13 @@ __all__ = [
     "bundled_valkey",
     "coverage",
     "covered",
+    "deaf_port",
     "debian_redis",
     "free_port",
     "wait_until",
 ]
 
-FORM_SECONDS = 40.0  # until a cluster or a Sentinel set agrees with itself, on a busy machine
+FORM_SECONDS = 60.0  # until a cluster or a Sentinel set agrees with itself, on a busy machine
 
 # After a diskless copy a replica calls its link up, yet gets no writes before its next acknowledgement, up to
 # a second later: a failover in between loses them (seen on Redis 7.0.15). After a copy by disk it gets them
@@ -96,7 +98,7 @@ class _ClusterNode(Server):
 class Cluster(_Group):
     """Redis Cluster of three masters, each with `replicas` replicas, all from one binary.
 
-    `options` go to every node. A node counts as failed after 1 second of silence.
+    `options` go to every node. A node counts as failed after 3 seconds of silence: a slow one does not.
     """
 
     def __init__(self, binary: Binary | None = None, *options: str, replicas: int = 0) -> None:
@@ -104,7 +106,7 @@ class Cluster(_Group):
         self.binary = binary or bundled_valkey()
         self.version = self.binary.version
         self.options = (
-            *("--cluster-enabled", "yes", "--cluster-node-timeout", "1000"),
+            *("--cluster-enabled", "yes", "--cluster-node-timeout", "3000"),
             *COPY_BY_DISK,
             *options,
         )
@@ -217,7 +219,7 @@ class _SentinelProcess(_Watched):
         self._config = self.folder / "sentinel.conf"  # Sentinel keeps what it knows in there
         self._config.write_text(
             f"sentinel monitor {service_name} {HOST} {watched.port} 2\n"
-            f"sentinel down-after-milliseconds {service_name} 1000\n"
+            f"sentinel down-after-milliseconds {service_name} 5000\n"
             f"sentinel failover-timeout {service_name} 5000\n"
         )
 
@@ -228,7 +230,7 @@ class _SentinelProcess(_Watched):
 class SentinelSet(_Group):
     """A master, a replica and three Sentinels with quorum 2, all from one binary.
 
-    `options` go to master and replica. The master counts as down after 1 second of silence.
+    `options` go to master and replica. The master counts as down after 5 seconds of silence.
     """
 
     service_name = "memory"

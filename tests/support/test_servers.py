@@ -62,7 +62,7 @@ def test_data_outlives_a_crash_only_when_the_options_say_so(binary: Binary) -> N
 
 def test_a_paused_server_is_silent_and_then_goes_on() -> None:
     """While it stands still a request times out; resumed, it answers, and it can be stopped while paused."""
-    with Server() as server, server.client(socket_timeout=0.2, retry=NO_RETRY) as client:
+    with Server() as server, server.client(socket_timeout=1, retry=NO_RETRY) as client:
         assert client.ping()
         server.pause()
         with pytest.raises(redis.TimeoutError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from itertools import chain, repeat
 from types import SimpleNamespace
 from typing import Any
@@ -221,13 +222,13 @@ def test_what_may_have_been_stored_is_asked_for_to_the_last(monkeypatch: pytest.
 def test_an_outcome_once_open_stays_open(then: BaseException) -> None:
     """P9: whatever comes after a lost reply, until there is an answer."""
     attempts = begun(seconds=0.05)
-    attempts.failed(LOST[0])
-    outcome: MemoryRedisError | None = None
+    error, outcome = LOST[0], None
     while outcome is None:
         try:
-            time.sleep(attempts.failed(then) + 0.001)
-        except MemoryRedisError as error:
-            outcome = error
+            time.sleep(attempts.failed(error) + 0.001)
+        except MemoryRedisError as verdict:
+            outcome = verdict
+        error = then
     assert isinstance(outcome, UnknownOutcome)
 
 
@@ -263,10 +264,10 @@ def test_a_repeat_that_cannot_be_sent_says_nothing_about_the_first(error: BaseEx
 def test_no_pause_goes_past_the_deadline() -> None:
     """Decision 29: the last pause ends where the time does, and each send is told how long it may take."""
     attempts = begun(seconds=0.2)
-    attempts.failed(REFUSED)
-    for _ in range(8):
-        assert attempts.failed(REFUSED) <= 0.2
     assert 0 < attempts.seconds() <= 0.2
+    with suppress(ServerUnavailable):  # where the time is over sooner than that
+        for _ in range(9):
+            assert attempts.failed(REFUSED) <= 0.2
     assert 0 < begun(seconds=-5).seconds() < 0.1
 
 

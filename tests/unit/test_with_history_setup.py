@@ -226,7 +226,7 @@ def test_no_langchain_is_needed() -> None:
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
     )
     assert (run.returncode, run.stdout, run.stderr) == (0, "HI\n", "")
 
