@@ -16,7 +16,7 @@ from tests.support.fault_proxy import FaultProxy
 from tests.support.servers import Server
 
 Connect = Callable[..., Any]
-"""Makes a memory over the way under test: `connect(port, timeout=0.15, **options)`."""
+"""Makes a memory over the way under test: `connect(port, timeout=5, **options)`."""
 
 Texts = Callable[[str, str], list[str]]
 """The texts of a conversation, oldest first, read past every fault."""
@@ -41,7 +41,7 @@ async def connect(way: Way, namespace: str) -> AsyncIterator[Connect]:
     """Makes memories over the way under test; they are closed at the end."""
     async with AsyncExitStack() as stack:
 
-        def connect(port: int, timeout: float = 0.15, **options: Any) -> Any:
+        def connect(port: int, timeout: float = 5, **options: Any) -> Any:
             options.setdefault("namespace", namespace)
             return way.open(stack, port, timeout, **options)
 
@@ -80,7 +80,7 @@ def events() -> list[Event]:
 async def memory(proxy: FaultProxy, namespace: str, events: list[Event]) -> AsyncIterator[AsyncRedisMemory]:
     """A memory behind the proxy, of few connections; its hooks fill `events`."""
     url = f"redis://{HOST}:{proxy.port}/0"
-    options: dict[str, Any] = {"namespace": namespace, "hooks": (events.append,), "deadline": 5}
+    options: dict[str, Any] = {"namespace": namespace, "hooks": (events.append,), "deadline": 30}
     async with AsyncRedisMemory.from_url(url, max_connections=5, **options) as memory:
         await memory.history("ann", "warm").append(human("up"))
         yield memory

@@ -51,7 +51,7 @@ async def test_an_end_is_set_on_both_keys_or_on_none_when_the_connection_breaks(
     connect: Connect, proxy: FaultProxy, plain: redis.Redis, namespace: str, change: str, fault: str
 ) -> None:
     """B14, B03: the repeat finds what was done; no key is left without the end that was asked for."""
-    memory = connect(proxy.port, expiry=SlidingExpiry(60, on_read=True), deadline=5)
+    memory = connect(proxy.port, expiry=SlidingExpiry(60, on_read=True))
     for name in ("new", "pinned", "old"):
         history = memory.history("ann", name)
         if name != "new":

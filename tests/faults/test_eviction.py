@@ -138,7 +138,7 @@ async def test_a_lost_reply_and_an_eviction_at_once_make_no_second_copy(
     connect: Connect, proxy: FaultProxy, plain: redis.Redis, keys: dict[str, str], texts: Texts
 ) -> None:
     """Decision 1, P9: the call that has to repeat finds the meta gone, and says that it does not know."""
-    history = connect(proxy.port, deadline=0.5).history("ann", "c")
+    history = connect(proxy.port, deadline=1).history("ann", "c")
     await history.append(human("0"))
     proxy.drop_reply(SCRIPTS, times=10**6)
     with pytest.raises(UnknownOutcome) as caught:

@@ -12,6 +12,7 @@ import pytest
 from memory_redis import AppendId, RedisMemory, UnknownOutcome, human
 from tests.faults.conftest import Connect, Texts
 from tests.faults.ways import SCRIPTS
+from tests.scenarios.stored import eventually
 from tests.support.fault_proxy import FaultProxy
 
 pytestmark = pytest.mark.anyio
@@ -28,12 +29,12 @@ def others(direct: RedisMemory, count: int) -> None:
 
 async def lost(connect: Connect, proxy: FaultProxy, *, stored: bool) -> tuple[Any, AppendId]:
     """A history, and the id of an append of "lost" to it that got no answer."""
-    history = connect(proxy.port, deadline=0.5).history("ann", "c")
+    history = connect(proxy.port, deadline=1).history("ann", "c")
     await history.append(human("0"))
     (proxy.drop_reply if stored else proxy.drop_request)(SCRIPTS, times=ALL)
     with pytest.raises(UnknownOutcome) as caught:
         await history.append(human("lost"))
-    proxy.heal()
+    proxy.heal(drop=True)
     assert caught.value.append_id is not None
     return history, caught.value.append_id
 
@@ -78,13 +79,13 @@ async def test_a_call_whose_own_repeat_comes_too_late_ends_as_unknown(
     connect: Connect, proxy: FaultProxy, direct: RedisMemory, texts: Texts
 ) -> None:
     """Decision 1: 300 appends come between the send and the repeat of one call; it stays one copy."""
-    history = connect(proxy.port, timeout=0.4).history("ann", "c")
+    history = connect(proxy.port, timeout=60, deadline=60).history("ann", "c")
     await history.append(human("0"))
     rule = proxy.drop_reply(SCRIPTS, how="hang")
     appending = asyncio.ensure_future(history.append(human("lost")))
-    while direct.history("ann", "c").count() < 2:
-        await asyncio.sleep(0.01)
+    await eventually(lambda: direct.history("ann", "c").count() == 2, "it is stored")
     others(direct, 300)
+    proxy.cut(refuse=False)
     with pytest.raises(UnknownOutcome) as caught:
         await appending
     assert rule.hits == 1

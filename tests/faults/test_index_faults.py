@@ -55,7 +55,7 @@ async def test_a_first_append_that_fails_at_one_of_its_steps_says_what_became_of
     connect: Connect, proxy: FaultProxy, direct: RedisMemory, texts: Texts, step: str, fault: str
 ) -> None:
     """P9: the outcome is unknown, with an id that settles it, or not stored; then nothing is stored."""
-    memory = connect(proxy.port, deadline=0.5)
+    memory = connect(proxy.port, deadline=1)
     await memory.history("warm", "up").append(human("0"))
     FAULTS[fault](proxy, after=STEPS[step], times=ALL)
     history = memory.history("ann", "c")
@@ -65,7 +65,7 @@ async def test_a_first_append_that_fails_at_one_of_its_steps_says_what_became_of
     assert caught.value.outcome in (("unknown",) if stored else ("unknown", "not_stored"))
     assert texts("ann", "c") == (["1"] if stored else [])
 
-    proxy.heal()
+    proxy.heal(drop=True)
     append_id = getattr(caught.value, "append_id", None)
     assert (append_id is None) == (caught.value.outcome == "not_stored")
     version = await history.append(human("1"), append_id=append_id)
@@ -84,7 +84,7 @@ async def test_a_lost_refresh_of_the_index_does_not_fail_an_append_that_is_store
     connect: Connect, proxy: FaultProxy, plain: redis.Redis, namespace: str, texts: Texts
 ) -> None:
     """P9, decision 12: the messages are stored, so the append succeeds whatever becomes of the index."""
-    history = connect(proxy.port, deadline=0.5).history("ann", "c")
+    history = connect(proxy.port, deadline=1).history("ann", "c")
     await history.append(human("0"))
     let_the_index_grow_old(plain, namespace)
     proxy.drop_reply(SCRIPTS, after=1, times=ALL)

@@ -8,7 +8,7 @@ import pytest
 
 from memory_redis import ai, human
 from tests.faults.conftest import Connect, Texts
-from tests.faults.ways import SCRIPTS, WAYS, Way
+from tests.faults.ways import SCRIPTS, SILENCE, WAYS, Way
 from tests.support.fault_proxy import FaultProxy, Rule
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("way", WAYS, ids=str)]
@@ -29,12 +29,17 @@ LOST_REQUESTS: dict[str, Fault] = {
 }
 
 
+def timeout_for(fault: str) -> float:
+    """A short socket timeout only where nothing else ends the wait."""
+    return SILENCE if "silence" in fault else 5
+
+
 @pytest.mark.parametrize("fault", LOST_REPLIES)
 async def test_an_append_whose_reply_is_lost_is_stored_once_and_recognised(
     connect: Connect, proxy: FaultProxy, texts: Texts, fault: str
 ) -> None:
     """P2, P11, F1: the repeat gets the first answer, and the next append stands after it."""
-    history = connect(proxy.port).history("ann", "c")
+    history = connect(proxy.port, timeout_for(fault)).history("ann", "c")
     await history.append(human("0"))
     rule = LOST_REPLIES[fault](proxy)
     version = await history.append(human("1"), ai("2"))
@@ -49,7 +54,7 @@ async def test_an_append_whose_request_is_lost_is_stored_once(
     connect: Connect, proxy: FaultProxy, texts: Texts, fault: str
 ) -> None:
     """P2, P11, F1: the request is sent again, and was not stored before."""
-    history = connect(proxy.port).history("ann", "c")
+    history = connect(proxy.port, timeout_for(fault)).history("ann", "c")
     await history.append(human("0"))
     rule = LOST_REQUESTS[fault](proxy)
     version = await history.append(human("1"), ai("2"))

@@ -8,7 +8,8 @@ import pytest
 
 from memory_redis import HistoryCleared, RedisMemory, ServerUnavailable, UnknownOutcome, ai, human
 from tests.faults.conftest import Connect, Texts
-from tests.faults.ways import OWN, SCRIPTS, WITHOUT_REPEATS, Way
+from tests.faults.ways import OWN, SCRIPTS, SILENCE, WITHOUT_REPEATS, Way
+from tests.scenarios.stored import eventually
 from tests.support.fault_proxy import FaultProxy
 
 pytestmark = pytest.mark.anyio
@@ -18,6 +19,8 @@ WAYS = pytest.mark.parametrize(
 )
 
 ALL = 10**6
+LONG = 60
+"""A socket timeout that does not end a wait before the test does."""
 
 
 @WAYS
@@ -26,7 +29,7 @@ async def test_a_clear_whose_reply_is_lost_clears_once_and_counts_once(
     connect: Connect, proxy: FaultProxy, texts: Texts, direct: RedisMemory, how: str
 ) -> None:
     """Decisions 2 and 6: the repeat is recognised, the number is the one of the first send."""
-    history = connect(proxy.port).history("ann", "c")
+    history = connect(proxy.port, SILENCE if how == "hang" else 5).history("ann", "c")
     await history.append(human("1"), ai("2"))
     rule = proxy.drop_reply(SCRIPTS, how=how)
     assert (await history.clear(), rule.hits) == (2, 1)
@@ -41,13 +44,13 @@ async def test_a_repeated_clear_does_not_take_what_was_appended_meanwhile(
     connect: Connect, proxy: FaultProxy, direct: RedisMemory, texts: Texts
 ) -> None:
     """Decision 6: messages that come between a clear and its repeat stay."""
-    history = connect(proxy.port, timeout=0.3).history("ann", "c")
+    history = connect(proxy.port, LONG, deadline=LONG).history("ann", "c")
     await history.append(human("1"), ai("2"))
-    rule = proxy.drop_reply(SCRIPTS, how="hang")
+    proxy.drop_reply(SCRIPTS, how="hang")
     clearing = asyncio.ensure_future(history.clear())
-    while not rule.hits or direct.history("ann", "c").exists():
-        await asyncio.sleep(0.01)
+    await eventually(lambda: not direct.history("ann", "c").exists(), "it is cleared")
     direct.history("ann", "c").append(human("3"))
+    proxy.cut(refuse=False)
     assert await clearing == 2
     assert texts("ann", "c") == ["3"]
 
@@ -56,7 +59,7 @@ async def test_a_clear_without_any_answer_is_unknown_and_can_be_made_again(
     connect: Connect, proxy: FaultProxy, texts: Texts
 ) -> None:
     """P9: nobody knows whether it cleared; a second call leaves nothing."""
-    history = connect(proxy.port, deadline=0.5).history("ann", "c")
+    history = connect(proxy.port, deadline=1).history("ann", "c")
     await history.append(human("1"))
     proxy.drop_reply(SCRIPTS, times=ALL)
     with pytest.raises((UnknownOutcome, ServerUnavailable), match="may or may not") as caught:
@@ -72,14 +75,14 @@ async def test_an_append_that_was_lost_before_a_clear_does_not_come_after_it(
     connect: Connect, proxy: FaultProxy, direct: RedisMemory, texts: Texts
 ) -> None:
     """Decision 2: a repeat from before the clear stores nothing and says so, with the messages."""
-    history = connect(proxy.port, timeout=0.3).history("ann", "c")
+    history = connect(proxy.port, LONG, deadline=LONG).history("ann", "c")
     await history.append(human("1"))
     rule = proxy.drop_request(SCRIPTS, how="hang")
     appending = asyncio.ensure_future(history.append(human("2")))
-    while not rule.hits:
-        await asyncio.sleep(0.01)
+    await eventually(lambda: rule.hits, "the append is lost")
     await asyncio.sleep(0.1)  # the clear comes after the first send by more than clocks may differ
     assert direct.history("ann", "c").clear() == 1
+    proxy.cut(refuse=False)
     with pytest.raises(HistoryCleared) as caught:
         await appending
     assert caught.value.outcome == "not_stored"
@@ -92,14 +95,13 @@ async def test_an_append_that_was_stored_before_a_clear_is_not_stored_again(
     connect: Connect, proxy: FaultProxy, direct: RedisMemory, texts: Texts
 ) -> None:
     """Decision 2, P2: its reply was lost, then the conversation was cleared: the repeat stores nothing."""
-    history = connect(proxy.port, timeout=0.3).history("ann", "c")
+    history = connect(proxy.port, LONG, deadline=LONG).history("ann", "c")
     await history.append(human("1"))
     proxy.drop_reply(SCRIPTS, how="hang")
     appending = asyncio.ensure_future(history.append(human("2")))
-    wait = direct.history("ann", "c")
-    while wait.count() < 2:
-        await asyncio.sleep(0.01)
-    assert wait.clear() == 2
+    await eventually(lambda: direct.history("ann", "c").count() == 2, "it is stored")
+    assert direct.history("ann", "c").clear() == 2
+    proxy.cut(refuse=False)
     version = await appending
     assert (version.number, version.repeated) == (2, True)
     assert texts("ann", "c") == []

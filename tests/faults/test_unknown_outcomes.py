@@ -32,7 +32,8 @@ async def test_an_append_without_any_answer_is_unknown_until_it_is_settled(
     connect: Connect, proxy: FaultProxy, direct: RedisMemory, texts: Texts, fault: str
 ) -> None:
     """P9, decision 10: settle() tells what became of it, a repeat with its id stores it at most once."""
-    history = connect(proxy.port, deadline=0.5).history("ann", "c")
+    timeout = 0.3 if "silence" in fault else 5
+    history = connect(proxy.port, timeout, deadline=1).history("ann", "c")
     await history.append(human("0"))
     rule = FAULTS[fault](proxy)
     with pytest.raises(UnknownOutcome) as caught:
@@ -47,7 +48,7 @@ async def test_an_append_without_any_answer_is_unknown_until_it_is_settled(
     assert settled == (Version(3, append_id.value, settled.birth) if stored and settled else None)
     assert (settled is not None) == stored
 
-    proxy.heal()
+    proxy.heal(drop=True)
     version = await history.append(human("1"), ai("2"), append_id=append_id)
     assert (version.number, version.repeated) == (3, stored)
     again = await history.append(human("1"), ai("2"), append_id=AppendId.parse(str(append_id)))
@@ -89,12 +90,12 @@ async def test_an_unknown_append_under_an_idempotency_key_is_settled_by_its_id(
     connect: Connect, proxy: FaultProxy, texts: Texts
 ) -> None:
     """P9, decisions 5 and 10: the id of the error and the caller's key mean the same append."""
-    history = connect(proxy.port, deadline=0.5).history("ann", "c")
+    history = connect(proxy.port, deadline=1).history("ann", "c")
     await history.append(human("0"))
     proxy.drop_reply(SCRIPTS, times=ALL)
     with pytest.raises(UnknownOutcome) as caught:
         await history.append(human("1"), idempotency_key="request-1")
-    proxy.heal()
+    proxy.heal(drop=True)
     append_id = caught.value.append_id
     settled = await history.settle(append_id)
     assert (settled.number, settled.repeated) == (2, True)
@@ -111,12 +112,12 @@ async def test_an_unsent_append_under_an_idempotency_key_is_stored_once_by_id_an
     connect: Connect, proxy: FaultProxy, texts: Texts
 ) -> None:
     """P2, P9, decision 5: whichever of id and key comes first, the other one finds its append."""
-    history = connect(proxy.port, deadline=0.5).history("ann", "c")
+    history = connect(proxy.port, deadline=1).history("ann", "c")
     await history.append(human("0"))
     proxy.drop_request(SCRIPTS, times=ALL)
     with pytest.raises(UnknownOutcome) as caught:
         await history.append(human("1"), idempotency_key="request-1")
-    proxy.heal()
+    proxy.heal(drop=True)
     assert await history.settle(caught.value.append_id) is None
     version = await history.append(human("1"), append_id=caught.value.append_id)
     by_key = await history.append(human("1"), idempotency_key="request-1")
@@ -128,7 +129,7 @@ async def test_a_key_whose_append_was_settled_as_not_stored_can_be_used_again(
     connect: Connect, proxy: FaultProxy, texts: Texts
 ) -> None:
     """Decision 5: the request is made again under its key, as an append or as a turn, and stored once."""
-    history = connect(proxy.port, deadline=0.5).history("ann", "c")
+    history = connect(proxy.port, deadline=1).history("ann", "c")
     await history.append(human("0"))
     proxy.drop_request(SCRIPTS, times=ALL)
     settled = []
@@ -136,7 +137,7 @@ async def test_a_key_whose_append_was_settled_as_not_stored_can_be_used_again(
         with pytest.raises(UnknownOutcome) as caught:
             await history.append(human(key), idempotency_key=key)
         settled.append(caught.value.append_id)
-    proxy.heal()
+    proxy.heal(drop=True)
     assert [await history.settle(append_id) for append_id in settled] == [None, None]
     version = await history.append(human("request-1"), idempotency_key="request-1")
     assert (version.number, version.repeated) == (2, False)
@@ -152,7 +153,7 @@ async def test_a_turn_that_ends_without_an_answer_can_be_settled(
     connect: Connect, proxy: FaultProxy, direct: RedisMemory, texts: Texts
 ) -> None:
     """P9: the commit of a turn is an append, and its error has the id and the outcome."""
-    history = connect(proxy.port, deadline=0.5).history("ann", "c")
+    history = connect(proxy.port, deadline=1).history("ann", "c")
     await history.append(human("0"))
 
     async def turn() -> None:
@@ -162,7 +163,7 @@ async def test_a_turn_that_ends_without_an_answer_can_be_settled(
 
     with pytest.raises(UnknownOutcome) as caught:
         await turn()
-    proxy.heal()
+    proxy.heal(drop=True)
     assert caught.value.append_id is not None
     settled = await history.settle(caught.value.append_id)
     assert settled == direct.history("ann", "c").load().version
@@ -173,7 +174,7 @@ async def test_what_settle_calls_not_stored_does_not_come_later(
     connect: Connect, proxy: FaultProxy, direct: RedisMemory, texts: Texts
 ) -> None:
     """P9: a request that a healed network delivers late cannot make a settled answer wrong."""
-    history = connect(proxy.port, timeout=0.5, deadline=0.5).history("ann", "c")
+    history = connect(proxy.port, deadline=1).history("ann", "c")
     await history.append(human("0"))
     before = proxy.sent["EVALSHA"]
     proxy.half_open("up")
@@ -193,7 +194,7 @@ async def test_a_late_request_after_its_repeat_stores_nothing(
     connect: Connect, proxy: FaultProxy, direct: RedisMemory, texts: Texts
 ) -> None:
     """P2: what was repeated by its id elsewhere is recognised when the first send arrives at last."""
-    history = connect(proxy.port, timeout=0.5, deadline=0.5).history("ann", "c")
+    history = connect(proxy.port, deadline=1).history("ann", "c")
     await history.append(human("0"))
     before = proxy.sent["EVALSHA"]
     proxy.half_open("up")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -21,6 +20,7 @@ from memory_redis import (
     human,
 )
 from memory_redis.telemetry import Event
+from tests.faults.test_server_down import LONG, within
 from tests.faults.ways import HOST, SCRIPTS
 from tests.scenarios.chats import KINDS, Chats, Script, streaming
 from tests.support.fault_proxy import FaultProxy, Rule
@@ -41,9 +41,18 @@ async def chats(request: pytest.FixtureRequest, valkey: Server, namespace: str) 
 
 @pytest.fixture
 async def far(chats: Chats, proxy: FaultProxy) -> Any:
-    """A memory behind the proxy, with little patience; it is connected, and has stored a turn."""
-    chats.url = f"redis://{HOST}:{proxy.port}/0?socket_timeout=0.15"
-    memory = chats.memory(deadline=0.5)
+    """A memory behind the proxy; it is connected, and has stored a turn."""
+    chats.url = f"redis://{HOST}:{proxy.port}/0"
+    memory = chats.memory()
+    await chats.wrap(Script("0"), memory)("0")
+    return memory
+
+
+@pytest.fixture
+async def hasty(chats: Chats, proxy: FaultProxy) -> Any:
+    """The same, for what is given up: with little patience."""
+    chats.url = f"redis://{HOST}:{proxy.port}/0"
+    memory = chats.memory(deadline=1)
     await chats.wrap(Script("0"), memory)("0")
     return memory
 
@@ -62,7 +71,7 @@ async def test_a_server_that_dies_while_the_model_runs_does_not_take_the_answer_
     """T1: HistoryNotSaved carries the answer, its cause and what became of the turn."""
     with Server() as server:
         chats.url = server.url
-        memory = chats.memory(deadline=0.5)
+        memory = chats.memory(deadline=1)
         await chats.wrap(Script("0"), memory)("0")
         report = TurnReport()
         with pytest.raises(HistoryNotSaved) as caught:
@@ -80,7 +89,7 @@ async def test_a_server_that_is_down_is_noticed_before_the_model_runs(chats: Cha
     """T1, T17: the error is the server's, and no answer was paid for."""
     with Server() as server:
         chats.url = server.url
-        memory = chats.memory(deadline=0.5)
+        memory = chats.memory(deadline=1)
         await chats.wrap(Script("0"), memory)("0")
         server.kill()
         with pytest.raises(ServerUnavailable):
@@ -141,12 +150,12 @@ FAULTS: dict[str, Callable[[FaultProxy], Rule]] = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_a_save_without_any_answer_is_unknown_and_can_be_settled(
-    chats: Chats, far: Any, proxy: FaultProxy, fault: str
+    chats: Chats, hasty: Any, proxy: FaultProxy, fault: str
 ) -> None:
     """T1, P9, decision 10: the error has the answer and the id; a repeat by the id stores at most once."""
     with pytest.raises(HistoryNotSaved) as caught:
-        await chats.wrap(during("answer", lambda: FAULTS[fault](proxy)), far)("Hi")
-    proxy.heal()
+        await chats.wrap(during("answer", lambda: FAULTS[fault](proxy)), hasty)("Hi")
+    proxy.heal(drop=True)
     assert (caught.value.output, caught.value.outcome) == ("answer", "unknown")
     append_id = caught.value.append_id
     assert isinstance(append_id, AppendId)
@@ -158,13 +167,13 @@ async def test_a_save_without_any_answer_is_unknown_and_can_be_settled(
 
 
 async def test_an_unknown_save_can_be_logged_and_the_answer_given(
-    chats: Chats, far: Any, proxy: FaultProxy, caplog: pytest.LogCaptureFixture
+    chats: Chats, hasty: Any, proxy: FaultProxy, caplog: pytest.LogCaptureFixture
 ) -> None:
     """T1, P9: the report has what is needed to settle it, the log has no content."""
     report = TurnReport()
-    ask = chats.wrap(during("secret", lambda: FAULTS["replies lost"](proxy)), far, on_save_error="log")
+    ask = chats.wrap(during("secret", lambda: FAULTS["replies lost"](proxy)), hasty, on_save_error="log")
     assert await ask("Hi", report=report) == "secret"
-    proxy.heal()
+    proxy.heal(drop=True)
     assert report.error is not None
     assert report.error.append_id is not None
     assert chats.direct.history("ann", "c1").settle(report.error.append_id) == chats.load().version
@@ -173,26 +182,26 @@ async def test_an_unknown_save_can_be_logged_and_the_answer_given(
 
 
 async def test_an_unknown_save_is_not_tried_again_by_running_the_model(
-    chats: Chats, far: Any, proxy: FaultProxy
+    chats: Chats, hasty: Any, proxy: FaultProxy
 ) -> None:
     """T1, P9: only a conflict is; anything else might be stored already."""
     model = Script(during("answer", lambda: FAULTS["replies lost"](proxy)))
     with pytest.raises(HistoryNotSaved):
-        await chats.wrap(model, far, on_conflict="retry", max_tries=5)("Hi")
+        await chats.wrap(model, hasty, on_conflict="retry", max_tries=5)("Hi")
     assert len(model.given) == 1
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_an_unknown_save_under_a_key_is_settled_by_sending_the_request_again(
-    chats: Chats, far: Any, proxy: FaultProxy, fault: str
+    chats: Chats, hasty: Any, proxy: FaultProxy, fault: str
 ) -> None:
     """Decision 5, P9: the stored answer comes back, or the model runs again; one turn is stored."""
     model = Script(during("first", lambda: FAULTS[fault](proxy)), "second")
-    ask = chats.wrap(model, far)
+    ask = chats.wrap(model, hasty)
     with pytest.raises(HistoryNotSaved) as caught:
         await ask("Hi", idempotency_key="k")
     assert caught.value.output == "first"
-    proxy.heal()
+    proxy.heal(drop=True)
     stored = "first" if fault == "replies lost" else "second"
     assert await ask("Hi", idempotency_key="k") == stored
     assert chats.said()[2:] == ["human: Hi", f"ai: {stored}"]
@@ -208,13 +217,13 @@ async def test_a_question_that_may_not_be_stored_stops_the_turn_before_the_model
         if event.kind == "load" and faults:
             faults.pop()(proxy)
 
-    chats.url = f"redis://{HOST}:{proxy.port}/0?socket_timeout=0.15"
-    ask = chats.wrap(Script("answer"), chats.memory(deadline=0.5, hooks=(hook,)), save_input="before")
+    chats.url = f"redis://{HOST}:{proxy.port}/0"
+    ask = chats.wrap(Script("answer"), chats.memory(deadline=1, hooks=(hook,)), save_input="before")
     chats.append(human("0"))
     with pytest.raises(UnknownOutcome) as caught:
         await ask("Hi", idempotency_key="k")
     assert (caught.value.output, caught.value.append_id is None) == (None, False)
-    proxy.heal()
+    proxy.heal(drop=True)
     assert await ask("Hi", idempotency_key="k") == "answer"
     assert chats.said() == ["human: 0", "human: Hi", "ai: answer"]
 
@@ -230,7 +239,7 @@ async def test_an_answer_survives_that_the_counting_one_cannot_be_read(
             proxy.cut()
 
     chats.url = f"redis://{HOST}:{proxy.port}/0"
-    memory = chats.memory(deadline=0.5, hooks=(hook,))
+    memory = chats.memory(deadline=1, hooks=(hook,))
     overtake = during(
         "second",
         lambda: chats.direct.history("ann", "c1").append(human("Hi"), ai("first"), idempotency_key="k"),
@@ -247,12 +256,13 @@ async def test_closing_a_stream_does_not_hang_on_a_server_that_stands_still(
 ) -> None:
     """D21, E16: what should be kept of it is given up at the memory's deadline, and the close succeeds."""
     with Server() as server:
-        chats.url = server.url
-        memory, report = chats.memory(deadline=0.5), TurnReport()
+        chats.url = f"{server.url}?socket_timeout={LONG}"
+        memory, report = chats.memory(deadline=1), TurnReport()
         stream = chats.start(lambda given: ["one ", "two"], "Hi", memory, partial="keep", report=report)
         await stream.next()
         server.pause()
-        await asyncio.wait_for(stream.close(), 5)
+        async with within(1):
+            await stream.close()
         server.resume()
         assert isinstance(report.error, HistoryNotSaved)
         assert report.error.outcome == "unknown"
@@ -261,14 +271,14 @@ async def test_closing_a_stream_does_not_hang_on_a_server_that_stands_still(
 
 @streaming
 async def test_a_stream_whose_save_fails_says_so_after_its_last_chunk(
-    chats: Chats, far: Any, proxy: FaultProxy
+    chats: Chats, hasty: Any, proxy: FaultProxy
 ) -> None:
     """T1, R56: not as an end like any other."""
-    stream = chats.start(lambda given: ["one ", "two"], "Hi", far)
+    stream = chats.start(lambda given: ["one ", "two"], "Hi", hasty)
     assert [await stream.next(), await stream.next()] == ["one ", "two"]
     proxy.cut()
     with pytest.raises(HistoryNotSaved) as caught:
         await stream.next()
-    proxy.heal()
+    proxy.heal(drop=True)
     assert caught.value.output == "one two"
     assert chats.said() == ["human: 0", "ai: 0"]

@@ -17,6 +17,9 @@ HOST = "127.0.0.1"
 SCRIPTS = ("EVALSHA", "EVAL")
 """What a proxy aims at: the commands that every write consists of."""
 
+SILENCE = 0.5
+"""A socket timeout for where nothing but silence says that a reply is lost."""
+
 Client = Callable[[Any, int, float], Any]
 """From redis-py's module (sync or asyncio), a port and a socket timeout to a client."""
 
@@ -62,7 +65,7 @@ class Way:
         """Whether the client sends again by itself."""
         return self.kind not in ("own", "from_url", "ConnectionPool", "BlockingConnectionPool")
 
-    def open(self, stack: AsyncExitStack, port: int, timeout: float = 0.15, **options: Any) -> Any:
+    def open(self, stack: AsyncExitStack, port: int, timeout: float = 5, **options: Any) -> Any:
         """A memory over this way, awaited on either face; the stack closes all that was opened."""
         if self.kind == "own":
             url = f"redis://{HOST}:{port}/0?socket_timeout={timeout}"

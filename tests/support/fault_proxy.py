@@ -444,12 +444,12 @@ class FaultProxy:
     def _pass_the_queue(self):
         """Return when all that stood in the kernel's queue has been accepted, and so
         refused: first come, first served.  Not for the proxy's own thread."""
-        with socket.create_connection((self.host, self.port), timeout=30) as last:
-            try:
+        try:
+            with socket.create_connection((self.host, self.port), timeout=30) as last:
                 while last.recv(65536):
                     pass
-            except ConnectionError:
-                pass
+        except ConnectionResetError:  # perhaps before it is called connected
+            pass
 
     def retarget(self, upstream, drop=False):
         self.upstream = upstream

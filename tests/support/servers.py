@@ -25,7 +25,6 @@ from .server import (
     covered,
     deaf_port,
     debian_redis,
-    free_port,
     wait_until,
 )
 
@@ -42,7 +41,6 @@ __all__ = [
     "covered",
     "deaf_port",
     "debian_redis",
-    "free_port",
     "wait_until",
 ]
 
