@@ -128,7 +128,7 @@ def child(kind: str, chat: Callable[..., Any], worker: str) -> None:
     """What a forked process does."""
     status = 1
     try:
-        signal.alarm(60)
+        signal.alarm(240)
         told = Told(worker)
         if kind in ("function", "generator"):
             told.work(chat)

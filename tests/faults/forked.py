@@ -37,7 +37,7 @@ def in_children(work: Callable[[str], None], count: int = CHILDREN, prefix: str 
         if pid == 0:
             status = 1
             try:
-                signal.alarm(20)
+                signal.alarm(120)
                 work(f"{prefix}child {number}")
                 status = 0
             except BaseException:
@@ -153,7 +153,7 @@ def fork_during_calls(url: str, namespace: str) -> None:
     stop, at_it = threading.Event(), threading.Barrier(7)
 
     def busy(name: str) -> None:
-        at_it.wait(20)
+        at_it.wait(120)
         number = 0
         while not stop.is_set():
             number += 1
@@ -161,7 +161,7 @@ def fork_during_calls(url: str, namespace: str) -> None:
 
     workers = threading.Thread(target=threads, args=(busy, "parent", 6))
     workers.start()
-    at_it.wait(20)
+    at_it.wait(120)
     pids = in_children(lambda name: sync_work(memory, name, 20))
     joined(pids)
     stop.set()
@@ -174,12 +174,12 @@ def asyncio_loop(url: str, namespace: str) -> None:
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    asyncio.run_coroutine_threadsafe(async_work(memory, "before"), loop).result(20)
+    asyncio.run_coroutine_threadsafe(async_work(memory, "before"), loop).result(120)
     during = asyncio.run_coroutine_threadsafe(async_work(memory, "during", 100), loop)
     pids = in_children(lambda name: asyncio.run(async_work(memory, name)))
-    during.result(20)
+    during.result(120)
     joined(pids)
-    asyncio.run_coroutine_threadsafe(memory.aclose(), loop).result(5)
+    asyncio.run_coroutine_threadsafe(memory.aclose(), loop).result(60)
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
     loop.close()
@@ -231,8 +231,8 @@ def asyncio_client(url: str, namespace: str) -> None:
 
 def children_that_close(url: str, namespace: str) -> None:
     """A child that closes the memory, or just ends, does not close the parent's connections."""
-    sync_memory = RedisMemory.from_url(url, namespace=namespace, deadline=2)
-    async_memory = AsyncRedisMemory.from_url(url, namespace=namespace, deadline=2)
+    sync_memory = RedisMemory.from_url(url, namespace=namespace)
+    async_memory = AsyncRedisMemory.from_url(url, namespace=namespace)
     sync_work(sync_memory, "before", 3)
     loop = asyncio.new_event_loop()
     loop.run_until_complete(async_work(async_memory, "before async", 3))

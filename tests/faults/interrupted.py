@@ -35,7 +35,7 @@ def main(url: str, namespace: str) -> None:
     global armed
     signal.signal(signal.SIGALRM, interrupt)
     chance = random.Random(7)
-    memory = RedisMemory.from_url(url, namespace=namespace, max_connections=2, deadline=3)
+    memory = RedisMemory.from_url(url, namespace=namespace, max_connections=2, deadline=30)
     other = memory.history("ben", "other")
     other.append(human("other"))
     done: set[str] = set()
@@ -59,7 +59,7 @@ def main(url: str, namespace: str) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
         began = time.monotonic()
         assert [message.text for message in other.load().messages] == ["other"]
-        assert time.monotonic() - began < 2, "no connection was left"
+        assert time.monotonic() - began < 15, "no connection was left"
     stored = [message.text for info in memory.conversations("ann") for message in messages_of(memory, info)]
     assert len(stored) == len(set(stored))
     assert done <= set(stored)

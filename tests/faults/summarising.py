@@ -157,7 +157,7 @@ class Processes:
             process.kill()
             process.communicate()
 
-    def end(self, seconds: float = 60) -> tuple[list[Operation], Counter[str]]:
+    def end(self, seconds: float = 240) -> tuple[list[Operation], Counter[str]]:
         """The appends of all, and how often each event was told to their hooks."""
         operations: list[Operation] = []
         counts: Counter[str] = Counter()

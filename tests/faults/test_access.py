@@ -25,6 +25,7 @@ from memory_redis.retention import MaxMessages
 from memory_redis.testing import AsyncView
 from tests.faults.test_server_down import CALLS
 from tests.faults.ways import OWN, Way
+from tests.scenarios.stored import eventually
 from tests.support.servers import Binary, Server, binaries
 
 pytestmark = pytest.mark.anyio
@@ -77,7 +78,7 @@ async def test_a_wrong_password_is_refused_at_once_and_shown_nowhere(
     if call == "append":
         assert caught.value.outcome == "not_stored"
     await memory.aclose()
-    assert int(guarded.info()["connected_clients"]) <= 2
+    await eventually(lambda: int(guarded.info()["connected_clients"]) <= 2, "its connections are closed")
 
 
 @pytest.mark.parametrize("face", ["sync", "async"])

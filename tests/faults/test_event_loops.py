@@ -7,7 +7,6 @@ import gc
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 import redis.asyncio
@@ -15,6 +14,7 @@ import redis.asyncio
 from memory_redis import AsyncRedisMemory, RedisMemory, ai, human
 from memory_redis.errors import WrongEventLoop
 from tests.faults.conftest import Connect, Texts
+from tests.faults.test_server_down import LONG, within
 from tests.faults.ways import OWN, Way
 from tests.faults.worker import ROOT
 from tests.support.servers import Server
@@ -113,14 +113,13 @@ async def test_one_connection_is_shared_by_a_hundred_callers(
 async def test_closing_and_showing_a_memory_does_not_wait_for_a_frozen_server(connect: Connect) -> None:
     """D21, D05: close is bounded, repr does no I/O, with connections open and a server that stands still."""
     with Server() as server:
-        memory = connect(server.port, timeout=5)
+        memory = connect(server.port, timeout=LONG)
         history = memory.history("ann", "c")
         await asyncio.gather(*(history.append(human(str(number))) for number in range(5)))
         server.pause()
-        began = time.monotonic()
-        assert "ann" not in f"{memory!r} {history!r} {history!s}"
-        await asyncio.wait_for(memory.aclose(), 3)
-        assert time.monotonic() - began < 1
+        async with within(0):
+            assert "ann" not in f"{memory!r} {history!r} {history!s}"
+            await asyncio.wait_for(memory.aclose(), 3)
         server.resume()
 
 
@@ -142,11 +141,17 @@ async def test_a_memory_that_is_closed_while_others_wait_for_it_fails_none_of_th
 
 
 CLEAN = """
-import asyncio, logging, sys
+import asyncio, sys
 from memory_redis import AsyncRedisMemory, RedisMemory, human
 
 url, namespace = sys.argv[1:3]
-logging.getLogger("asyncio").setLevel(logging.ERROR)  # a slow machine is no fault of ours
+
+def run(main):
+    async def patiently():
+        asyncio.get_running_loop().slow_callback_duration = 60  # a slow machine is no fault of ours
+        await main
+
+    asyncio.run(patiently())
 
 with RedisMemory.from_url(url, namespace=namespace) as memory:
     memory.history("ann", "c").append(human("1"))
@@ -166,11 +171,11 @@ async def left_open(memory):
 async def thrown(url):
     await AsyncRedisMemory.from_url(url, namespace=namespace).history("ann", "c").append(human("6"))
 
-asyncio.run(closed())
+run(closed())
 kept = AsyncRedisMemory.from_url(url, namespace=namespace)
 for _ in range(3):
-    asyncio.run(left_open(kept))
-asyncio.run(thrown(url))
+    run(left_open(kept))
+run(thrown(url))
 
 async def cancelled():
     memory = AsyncRedisMemory.from_url(url, namespace=namespace)
@@ -179,7 +184,7 @@ async def cancelled():
     for task in tasks:
         task.cancel()
 
-asyncio.run(cancelled())
+run(cancelled())
 for one in (RedisMemory, AsyncRedisMemory):
     one.from_url("redis://127.0.0.1:9/0", deadline=0.05)  # never used
 try:
@@ -198,7 +203,7 @@ def test_no_resource_warning_is_left_by_memories_closed_or_not(
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
     )
     assert (run.returncode, run.stdout, run.stderr) == (0, "ServerUnavailable\n", "")
     assert direct.history("ann", "c").count() >= 3 + 5 + 15 + 1

@@ -19,7 +19,7 @@ def run(module: str, *words: str) -> subprocess.CompletedProcess[str]:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
 
 

@@ -85,7 +85,7 @@ async def test_connections_of_our_own_refuse_an_old_server_in_one_sentence(
     connect: Connect, old: OldServer
 ) -> None:
     """Decision 32: before any script is sent, on both faces, by every call."""
-    memory = connect(old.port, timeout=2, deadline=3)
+    memory = connect(old.port, timeout=10, deadline=20)
     history = memory.history("ann", "c")
     for call in (memory.ping, lambda: history.append(human("1")), history.load, history.count):
         with pytest.raises(UnsupportedServer) as caught:
@@ -103,7 +103,7 @@ async def test_ping_refuses_an_old_server_whatever_client_was_passed_in(
     connect: Connect, old: OldServer
 ) -> None:
     """Decision 32: by INFO or a greeting that it does not know; other calls end in a typed error too."""
-    memory = connect(old.port, timeout=2, deadline=1)
+    memory = connect(old.port, timeout=10, deadline=20)
     with pytest.raises(UnsupportedServer):
         await memory.ping()
     with pytest.raises(MemoryRedisError) as caught:

@@ -44,7 +44,7 @@ def test_five_connections_serve_two_hundred_threads(counted: Server, namespace: 
     """F17, G23: all are served, nobody waits for long, and there are never more than five."""
     outcomes: list[int | MemoryRedisError] = []
     most = 0
-    with RedisMemory.from_url(counted.url, namespace=namespace, max_connections=5) as memory:
+    with RedisMemory.from_url(counted.url, namespace=namespace, max_connections=5, deadline=60) as memory:
 
         def call(number: int) -> None:
             try:
@@ -60,12 +60,14 @@ def test_five_connections_serve_two_hundred_threads(counted: Server, namespace: 
     assert [outcome for outcome in outcomes if not isinstance(outcome, int)] == []
     assert stored == len(outcomes) == 200
     assert 1 <= most <= 5
-    wait_until(lambda: clients(counted) == 0, "all connections are closed", 5)
+    wait_until(lambda: clients(counted) == 0, "all connections are closed")
 
 
 async def test_five_connections_serve_two_hundred_tasks(counted: Server, namespace: str) -> None:
     """F17, G23: the same in one event loop."""
-    async with AsyncRedisMemory.from_url(counted.url, namespace=namespace, max_connections=5) as memory:
+    async with AsyncRedisMemory.from_url(
+        counted.url, namespace=namespace, max_connections=5, deadline=60
+    ) as memory:
         versions = await asyncio.gather(
             *(memory.history("ann", f"c{number % 10}").append(human(str(number))) for number in range(200))
         )
@@ -73,14 +75,14 @@ async def test_five_connections_serve_two_hundred_tasks(counted: Server, namespa
         assert 1 <= await asyncio.to_thread(clients, counted) <= 5
         counts = [await memory.history("ann", f"c{number}").count() for number in range(10)]
         assert sum(counts) == 200
-    wait_until(lambda: clients(counted) == 0, "all connections are closed", 5)
+    wait_until(lambda: clients(counted) == 0, "all connections are closed")
 
 
 async def test_who_finds_no_connection_before_the_deadline_is_told_that_nothing_was_sent(
     connect: Connect, proxy: FaultProxy
 ) -> None:
     """F17, P9: PoolExhausted is "not stored"; those that had the connections are unknown, not more."""
-    memory = connect(proxy.port, timeout=5, deadline=0.6, max_connections=3)
+    memory = connect(proxy.port, timeout=5, deadline=1.5, max_connections=3)
     history = memory.history("ann", "c")
     await history.append(human("0"))
     proxy.half_open("down")
@@ -103,7 +105,8 @@ def test_a_connection_that_comes_free_wakes_a_waiting_thread_at_once(counted: Se
     """F17: no wake-up is lost, however threads interleave: no call waits for the patience to end."""
     before = sys.getswitchinterval()
     slowest = [0.0] * 16
-    with RedisMemory.from_url(counted.url, namespace=namespace, max_connections=1) as memory:
+    url = f"{counted.url}?socket_timeout=60"
+    with RedisMemory.from_url(url, namespace=namespace, max_connections=1, deadline=60) as memory:
 
         def call(number: int) -> None:
             history = memory.history("ann", f"c{number}")
@@ -118,7 +121,7 @@ def test_a_connection_that_comes_free_wakes_a_waiting_thread_at_once(counted: Se
             run_threads(16, call)
         finally:
             sys.setswitchinterval(before)
-    assert max(slowest) < 3
+    assert max(slowest) < 20
 
 
 @pytest.mark.parametrize("way", OWN, ids=str)
@@ -133,7 +136,7 @@ async def test_a_thousand_histories_share_the_pool_and_leave_nothing_behind(
             await history.append(human("1"))
     assert 1 <= clients(counted) <= 4
     await memory.aclose()
-    wait_until(lambda: clients(counted) == 0, "all connections are closed", 5)
+    wait_until(lambda: clients(counted) == 0, "all connections are closed")
     assert await memory.history("ann", "c0").count() == 1  # a closed memory opens again when it is used
 
 
@@ -152,7 +155,7 @@ async def test_a_memory_that_is_closed_in_the_middle_of_calls_leaves_no_connecti
     await asyncio.gather(*appends)
     await memory.aclose()
     gc.collect()
-    wait_until(lambda: clients(counted) == 0, "all connections are closed", 5)
+    wait_until(lambda: clients(counted) == 0, "all connections are closed")
     assert await history.count() == 61
 
 
@@ -161,7 +164,7 @@ def test_memories_that_are_thrown_away_leave_no_connections(counted: Server, nam
     for _ in range(20):
         RedisMemory.from_url(counted.url, namespace=namespace).history("ann", "c").append(human("1"))
     gc.collect()
-    wait_until(lambda: clients(counted) == 0, "all connections are closed", 5)
+    wait_until(lambda: clients(counted) == 0, "all connections are closed")
 
 
 def test_asyncio_memories_that_are_thrown_away_leave_no_connections(counted: Server, namespace: str) -> None:
@@ -175,4 +178,4 @@ def test_asyncio_memories_that_are_thrown_away_leave_no_connections(counted: Ser
     for _ in range(10):
         asyncio.run(use())
     gc.collect()
-    wait_until(lambda: clients(counted) == 0, "all connections are closed", 5)
+    wait_until(lambda: clients(counted) == 0, "all connections are closed")

@@ -235,7 +235,7 @@ async def test_a_claim_that_cannot_be_given_up_does_not_hide_why_the_model_faile
         proxy.drop_request(how="close", times=10**6)
         raise ZeroDivisionError
 
-    store = over(connect(proxy.port, timeout=1, deadline=0.5), SUMMARY, Model(fail), 2)
+    store = over(connect(proxy.port, deadline=1.5), SUMMARY, Model(fail), 2)
     with pytest.raises(SummaryNotMade) as caught:
         await store.append(SESSION, *numbered(5))
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
@@ -254,11 +254,7 @@ async def test_a_server_that_goes_away_after_the_append_leaves_the_message_store
 ) -> None:
     """R98, P9: SummaryNotMade says so; the next append after that makes the summary."""
     store = over(
-        connect(
-            proxy.port,
-            timeout=1,
-            deadline=0.5,
-        ),
+        connect(proxy.port, deadline=1.5),
         SUMMARY,
         Model(),
         2,
@@ -279,7 +275,7 @@ async def test_a_server_that_goes_away_after_the_append_leaves_the_message_store
     assert isinstance(caught.value.__cause__, ServerUnavailable)
     assert (caught.value.outcome, caught.value.version.number) == ("stored", 5)
     assert given_up == [], "who is not heard spends no second deadline on giving up"
-    proxy.heal()
+    proxy.heal(drop=True)
     assert texts(direct.session(SESSION).load()) == list("01234")
 
     assert plain.hexists(meta(namespace), "w") is (script is COMPACT)
@@ -348,14 +344,15 @@ def own(tmp_path: Path) -> Iterator[Server]:
 def test_a_server_that_is_killed_leaves_the_old_state_or_the_new(own: Server, namespace: str) -> None:
     """R97, P5: of each conversation, at whatever moment; what was acknowledged stays."""
     done: list[int] = []
-    with RedisMemory.from_url(own.url, namespace=namespace, deadline=0.5) as memory:
+    hasty = RedisMemory.from_url(own.url, namespace=namespace, deadline=2)
+    with RedisMemory.from_url(own.url, namespace=namespace) as memory, hasty:
         histories = [memory.session(f"s{number}") for number in range(400)]
         versions: list[Version] = [history.append(*numbered(6)) for history in histories]
 
         def compact() -> None:
             try:
-                for number, history in enumerate(histories):
-                    history.compact("in short", expected=versions[number], keep=2)
+                for number, version in enumerate(versions):
+                    hasty.session(f"s{number}").compact("in short", expected=version, keep=2)
                     done.append(number)
             except MemoryRedisError:
                 pass

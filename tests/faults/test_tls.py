@@ -68,12 +68,12 @@ class TlsFront:
 
     def __enter__(self) -> TlsFront:
         self._thread.start()
-        self._ready.wait(10)
+        self._ready.wait(60)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._end.set)
-        self._thread.join(10)
+        self._thread.join(60)
         self._loop.close()
 
 
@@ -94,8 +94,8 @@ def front(valkey: Server, authority: tuple[trustme.CA, Path]) -> Iterator[TlsFro
 
 def memory_of(face: str, url: str, namespace: str) -> AsyncView | AsyncRedisMemory:
     if face == "sync":
-        return AsyncView(RedisMemory.from_url(url, namespace=namespace, deadline=5))
-    return AsyncRedisMemory.from_url(url, namespace=namespace, deadline=5)
+        return AsyncView(RedisMemory.from_url(url, namespace=namespace, deadline=30))
+    return AsyncRedisMemory.from_url(url, namespace=namespace, deadline=30)
 
 
 @pytest.mark.parametrize("face", ["sync", "async"])
@@ -124,4 +124,4 @@ async def test_a_server_that_is_not_trusted_is_told_nothing(
         with pytest.raises(ServerUnavailable, match="certificate") as caught:
             await memory.history("ann", "c1").append(human("Hi"))
     assert caught.value.outcome == "not_stored"
-    assert asyncio.get_running_loop().time() - began < 4, "it was not tried again until the deadline"
+    assert asyncio.get_running_loop().time() - began < 15, "it was not tried again until the deadline"

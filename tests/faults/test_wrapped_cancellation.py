@@ -76,8 +76,8 @@ async def test_cancelled_turns_are_whole_or_absent_and_each_is_accounted_for(
     if kind != "question first":
         assert [f"to {text}" for text in stored[::2]] == stored[1::2]
     assert set(settled(events)) <= {"stored"}
-    await asyncio.wait_for(asyncio.gather(*(other.count() for _ in range(20))), 2)
-    assert len(proxy.links) <= 5
+    await asyncio.wait_for(asyncio.gather(*(other.count() for _ in range(20))), 10)
+    await eventually(lambda: len(proxy.links) <= 5, "what was cancelled is closed")
 
 
 @pytest.mark.parametrize("rules", [{}, {"save_input": "before"}], ids=["after", "before"])
@@ -251,8 +251,8 @@ async def test_a_cancelled_save_whose_replies_are_lost_is_told_as_unknown(
     proxy: FaultProxy, namespace: str, events: list[Event]
 ) -> None:
     """R58, P9: the outcome is honest."""
-    url = f"redis://{HOST}:{proxy.port}/0?socket_timeout=0.15"
-    options: dict[str, Any] = {"namespace": namespace, "hooks": (events.append,), "deadline": 0.2}
+    url = f"redis://{HOST}:{proxy.port}/0"
+    options: dict[str, Any] = {"namespace": namespace, "hooks": (events.append,), "deadline": 1}
     async with AsyncRedisMemory.from_url(url, **options) as memory:
         await memory.history("ann", "c").append(human("begin"))
         call = await held_at_save(memory, proxy)

@@ -92,7 +92,7 @@ def test_eight_forked_processes_of_fifty_turns(
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     assert (run.returncode, run.stderr) == (0, "")
     told = []

@@ -188,7 +188,7 @@ class Workers:
             process.stdin.write("go\n")
             process.stdin.flush()
 
-    def end(self, seconds: float = 60) -> tuple[list[Operation], Counter[str]]:
+    def end(self, seconds: float = 240) -> tuple[list[Operation], Counter[str]]:
         """The operations of all, and how often each event was told to their hooks."""
         operations: list[Operation] = []
         counts: Counter[str] = Counter()
