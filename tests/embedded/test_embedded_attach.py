@@ -14,7 +14,7 @@ from memory_redis import server as embedded
 from memory_redis.errors import InvalidSetting
 from memory_redis.server import attach
 
-from .users import HOLD, PRELUDE, ROOT, User, client, eventually, parent_of, pid_of, runs, sockets_of
+from .users import HOLD, PATIENCE, User, client, eventually, parent_of, pid_of, runs, sockets_of
 
 
 def test_a_private_server_answers_and_its_data_goes_away_with_it(temporary: Path) -> None:
@@ -177,32 +177,29 @@ def test_threads_of_a_process_start_one_server(tmp_path: Path) -> None:
         server.close()
 
 
-def test_a_user_whose_output_is_captured_ends_at_once() -> None:
-    """Neither server nor supervisor holds the user's pipes: the caller does not wait for them."""
-    with User(HOLD) as keeper:  # a server goes on, so that what is measured is not its end
-        keeper.server()
-        begin = time.monotonic()
-        result = subprocess.run(
-            [sys.executable, "-W", "error", "-c", PRELUDE + "held = attach(path); say(server_pid(held))"],
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            timeout=10,
-            check=True,
-        )
-        pid, took = int(result.stdout), time.monotonic() - begin
-        assert result.stderr == b""
-        assert took < 5
+def test_a_user_whose_output_is_captured_ends_at_once(tmp_path: Path) -> None:
+    """Neither server nor supervisor holds the pipes of the user that started them: its caller does not wait.
+
+    The server goes on for another user, so it is not its end that ends the wait.
+    """
+    with User(HOLD, tmp_path, stderr=subprocess.PIPE) as user:
+        pid, _ = user.server()
+        with User(HOLD, tmp_path) as keeper:
+            assert keeper.server()[0] == pid
+            _, errors = user.communicate(b"\n", timeout=PATIENCE)
+            assert (user.returncode, errors) == (0, b"")
+            assert runs(pid)
         eventually(lambda: not runs(pid), "the server ended")
 
 
-def test_starting_takes_well_under_a_second() -> None:
-    """The quickest of three starts, so that a busy machine does not fail it."""
+def test_starting_takes_no_longer_than_the_server() -> None:
+    """The quickest of three starts: it is seen that the server answers, and not waited any longer."""
     starts = []
     for _ in range(3):
         begin = time.monotonic()
-        with attach(None):
+        with attach(None, wait=60):
             starts.append(time.monotonic() - begin)
-    assert min(starts) < 0.8
+    assert min(starts) < 5
 
 
 def test_the_public_names_are_these() -> None:

@@ -38,8 +38,8 @@ def test_a_program_that_fails_is_quoted(program: Path, tmp_path: Path, private: 
     script(program, "echo the disk is on fire >&2; exit 3")
     begin = time.monotonic()
     with pytest.raises(ServerNotStarted, match="the disk is on fire") as caught:
-        attach(None if private else tmp_path / "home")
-    assert time.monotonic() - begin < 5
+        attach(None if private else tmp_path / "home", wait=60)
+    assert time.monotonic() - begin < 30
     assert isinstance(caught.value, ServerUnavailable)
     assert caught.value.outcome == "not_stored"
 
@@ -55,23 +55,23 @@ def test_a_program_that_cannot_be_run_is_named(program: Path, tmp_path: Path) ->
 def test_a_server_that_never_answers_is_given_up(program: Path, tmp_path: Path) -> None:
     """The wait is bounded, and the program is ended when its user gives up."""
     script(program, "echo $$; exec sleep 60")
-    with pytest.raises(ServerNotStarted, match=r"does not answer .*after 0.5 s"):
-        attach(tmp_path / "home", wait=0.5)
+    with pytest.raises(ServerNotStarted, match=r"does not answer .*after 2 s"):
+        attach(tmp_path / "home", wait=2)
     pid = int((tmp_path / "home" / "log").read_text().split()[0])
     eventually(lambda: not runs(pid), "the program ended")
 
 
 def test_a_server_that_reads_its_data_is_waited_for(program: Path, tmp_path: Path) -> None:
     """A server with much data takes longer than the wait, and is given the time, because it says so."""
-    slow = "--key-load-delay 250"  # microseconds; it answers after each 1,024 commands that it has read
+    slow = "--key-load-delay 700"  # microseconds; it answers after each 1,024 commands that it has read
     script(program, f'exec {BUNDLED} "$@" {slow}')
     with attach(tmp_path / "home") as server, client(server.url) as talk, talk.pipeline() as commands:
         for number in range(5 * 1024):
             commands.set(f"key {number}", number)
         commands.execute()
     begin = time.monotonic()
-    with attach(tmp_path / "home", wait=0.8) as server, client(server.url) as talk:
-        assert time.monotonic() - begin > 1
+    with attach(tmp_path / "home", wait=2) as server, client(server.url) as talk:
+        assert time.monotonic() - begin > 3
         assert talk.dbsize() == 5 * 1024
 
 

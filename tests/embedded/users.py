@@ -15,7 +15,7 @@ from typing import Any, Self
 import redis
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 30.0  # seconds; nothing here takes a tenth of it on an idle machine
+PATIENCE = 60.0  # seconds; nothing here takes a tenth of it on an idle machine
 
 PRELUDE = """
 import os, signal, sys

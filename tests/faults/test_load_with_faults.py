@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import random
 import time
+from functools import partial
 
 from memory_redis import RedisMemory
 from tests.faults.ways import SCRIPTS
-from tests.faults.worker import Job, Operation, Workers, read_of
+from tests.faults.worker import Job, Operation, Over, Workers, read_of
 from tests.support.elle_append import check
 from tests.support.fault_proxy import FaultProxy
 
+APPENDS, FAULTS = 100, 60
 CONVERSATIONS = ["c1", "c2", "c3"]
 
 
@@ -24,7 +26,7 @@ def final_reads(memory: RedisMemory, conversations: list[str]) -> list[Operation
     return reads
 
 
-def harm(proxy: FaultProxy, seconds: float) -> None:
+def harm(proxy: FaultProxy, over: Over) -> None:
     """A fault each 40 ms, one at a time; then everything is well again."""
     faults = (
         lambda: proxy.drop_reply(SCRIPTS, how="close"),
@@ -33,11 +35,10 @@ def harm(proxy: FaultProxy, seconds: float) -> None:
         lambda: proxy.drop_request(SCRIPTS, how="close"),
         lambda: proxy.truncate_reply(random.randint(1, 30), SCRIPTS),
     )
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
+    for _ in range(FAULTS):
         rule = random.choice(faults)()
         time.sleep(0.04)  # the pace of the faults
-        while not rule.hits and time.monotonic() < until:
+        while not rule.hits and not over():
             time.sleep(0.005)
     proxy.heal()
 
@@ -54,9 +55,10 @@ def test_a_load_under_faults_loses_and_doubles_nothing(
             conversations=CONVERSATIONS,
             face=face,
             kind=kind,
-            timeout=0.3,
+            timeout=1,
+            options={"deadline": 60},
             tasks=3,
-            seconds=3,
+            appends=APPENDS,
             expected=0.5,
             reads=0.15,
             pause=0.02,
@@ -67,8 +69,7 @@ def test_a_load_under_faults_loses_and_doubles_nothing(
     ]
     with Workers(*jobs) as workers:
         workers.begin()
-        harm(proxy, 2.6)
-        operations, counts = workers.end()
+        operations, counts = workers.end_while(partial(harm, proxy))
     operations += final_reads(direct, CONVERSATIONS)
     result = check(operations, version_is_length=True, require_final=True)
     assert result["ok"], result["examples"]

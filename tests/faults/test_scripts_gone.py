@@ -12,9 +12,9 @@ from memory_redis import LastMessages, RedisMemory, SlidingExpiry, ai, human
 from tests.faults.conftest import Connect
 from tests.faults.test_load_with_faults import CONVERSATIONS, final_reads
 from tests.faults.ways import OWN, WAYS, Way
-from tests.faults.worker import Job, Workers
+from tests.faults.worker import Job, Over, Workers
 from tests.support.elle_append import check
-from tests.support.servers import Binary, Server, binaries
+from tests.support.servers import Binary, Server, binaries, wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -65,6 +65,12 @@ def test_no_error_reaches_anybody_while_scripts_are_flushed_ten_times_a_second(
     valkey: Server, direct: RedisMemory, namespace: str
 ) -> None:
     """F4, G27: 0 errors, 0 lost, 0 doubled."""
+
+    def flush(over: Over) -> None:
+        while not over():
+            valkey.ask("SCRIPT", "FLUSH")
+            time.sleep(0.1)  # the pace of the flushes
+
     jobs = [
         Job(
             name=f"w{number}",
@@ -74,7 +80,7 @@ def test_no_error_reaches_anybody_while_scripts_are_flushed_ten_times_a_second(
             face=face,
             kind=kind,
             tasks=2,
-            seconds=1.5,
+            appends=100,
             expected=0.3,
             reads=0.15,
             pause=0.002,
@@ -83,11 +89,7 @@ def test_no_error_reaches_anybody_while_scripts_are_flushed_ten_times_a_second(
     ]
     with Workers(*jobs) as workers:
         workers.begin()
-        until = time.monotonic() + 1.5
-        while time.monotonic() < until:
-            valkey.ask("SCRIPT", "FLUSH")
-            time.sleep(0.1)  # the pace of the flushes
-        operations, _ = workers.end()
+        operations, _ = workers.end_while(flush)
     operations += final_reads(direct, CONVERSATIONS)
     result = check(operations, version_is_length=True, require_final=True)
     assert result["ok"], result["examples"]
@@ -126,22 +128,26 @@ def test_a_server_that_goes_and_comes_back_under_load_loses_and_doubles_nothing(
             conversations=CONVERSATIONS,
             face=("sync", "async")[number % 2],
             tasks=2,
-            seconds=2.2,
+            appends=200,
             expected=0.3,
             reads=0.1,
             pause=0.005,
         )
         for number in range(2)
     ]
-    with Workers(*jobs) as workers:
-        workers.begin()
-        for end in (durable.kill, durable.stop):
-            time.sleep(0.5)  # some load before the fault
-            end()
-            time.sleep(0.2)  # the time it is down
-            durable.start()
-        operations, _ = workers.end()
     with RedisMemory.from_url(durable.url, namespace=namespace) as memory:
+
+        def stored() -> int:
+            return sum(memory.history("ann", name).count() for name in CONVERSATIONS)
+
+        with Workers(*jobs) as workers:
+            workers.begin()
+            for end, load in ((durable.kill, 100), (durable.stop, 300)):
+                wait_until(lambda load=load: stored() >= load, "there is some load before the fault")
+                end()
+                time.sleep(0.2)  # the time it is down
+                durable.start()
+            operations, _ = workers.end()
         operations += final_reads(memory, CONVERSATIONS)
     result = check(operations, version_is_length=True, require_final=True)
     assert result["ok"], result["examples"]

@@ -14,8 +14,10 @@ import json
 import random
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -35,6 +37,8 @@ from tests.faults.ways import Way
 
 ROOT = Path(__file__).parents[2]
 Operation = dict[str, Any]
+Over = Callable[[], bool]
+"""Whether all processes have ended."""
 
 
 @dataclass(kw_only=True)
@@ -50,7 +54,7 @@ class Job:
     timeout: float = 5.0
     options: dict[str, Any] = field(default_factory=dict)
     tasks: int = 1
-    seconds: float = 60.0
+    seconds: float = 200.0
     appends: int = 10**9
     expected: float = 0.0
     """The share of appends that name the version they were made for."""
@@ -187,6 +191,17 @@ class Workers:
             assert process.stdin is not None
             process.stdin.write("go\n")
             process.stdin.flush()
+
+    def end_while(self, goes_on: Callable[[Over], None]) -> tuple[list[Operation], Counter[str]]:
+        """As `end`, while something goes on in a thread."""
+        over = threading.Event()
+        thread = threading.Thread(target=goes_on, args=(over.is_set,))
+        thread.start()
+        try:
+            return self.end()
+        finally:
+            over.set()
+            thread.join()
 
     def end(self, seconds: float = 240) -> tuple[list[Operation], Counter[str]]:
         """The operations of all, and how often each event was told to their hooks."""

@@ -80,7 +80,7 @@ async def test_a_save_that_fails_is_an_error_with_the_answer(
 
     It also says that nobody can tell whether the turn is stored, and has what settles that.
     """
-    with RedisMemory.from_url(watched.url, namespace=namespace, deadline=0.5) as memory:
+    with RedisMemory.from_url(watched.url, namespace=namespace, deadline=1) as memory:
         chain = RunnableWithMessageHistory(meanwhile(watched.proxy.cut, "an expensive answer"), memory)
         with pytest.raises(HistoryNotSaved) as caught:
             await chunks_of(way, chain, "Hi")
@@ -104,7 +104,7 @@ async def test_who_prefers_the_answer_gets_it(
     """T1: with on_save_error the answer comes as usual, and the loss is logged or told, once."""
     told: list[HistoryNotSaved] = []
     report = TurnReport()
-    with RedisMemory.from_url(watched.url, namespace=namespace, deadline=0.5) as memory:
+    with RedisMemory.from_url(watched.url, namespace=namespace, deadline=1) as memory:
         chain = RunnableWithMessageHistory(
             meanwhile(watched.proxy.cut),
             memory,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import socket
 from collections.abc import Callable
 
 from tests.support.fault_proxy import FaultProxy
@@ -30,12 +30,18 @@ class Ambush:
                 seen += 1
                 if seen == nth and not self.sprung:
                     self.sprung = True
-                    threading.Event().wait(0.002)  # the server is done with what it was sent before
+                    self._let_the_server_finish()
                     action()
             return False
 
         self.proxy.heal()
         self.proxy.drop_request(match=look)
+
+    def _let_the_server_finish(self) -> None:
+        """An answer over another connection comes after what the server was sent before."""
+        with socket.create_connection(self.proxy.upstream, timeout=30) as beside:
+            beside.sendall(b"PING\r\n")
+            assert beside.recv(64)
 
     def before_each(self, name: bytes, action: Callable[[], object], times: int) -> list[bytes]:
         """The action is done before each request of a name, `times` times; the list grows with these."""

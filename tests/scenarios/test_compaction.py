@@ -479,8 +479,12 @@ async def test_a_summary_ends_with_its_conversation(
     memory: MakeMemory, raw: redis.Redis, keys: Names, namespace: str
 ) -> None:
     """R96: nothing of it outlives the messages."""
-    history = memory(expiry=SlidingExpiry(0.08)).history("ann", "c1")
+    history = memory(expiry=SlidingExpiry(60)).history("ann", "c1")
     await history.compact("in short", expected=await filled(history), keep=2)
+    ends = {raw.pexpiretime(key) for key in (keys.messages, keys.meta)}
+    assert len(ends) == 1
+    assert min(ends) > 0
+    await history.expire(SlidingExpiry(0.02))
     await eventually(lambda: not raw.exists(keys.messages, keys.meta), "both keys are gone")
     assert (await history.load()).summary is None
 

@@ -227,7 +227,7 @@ async def test_a_compaction_that_gets_no_answer_is_settled_by_a_load(
     ambush: Ambush, writer: RedisMemory, namespace: str
 ) -> None:
     """R97, decision 10: the error says that the outcome is not known."""
-    with RedisMemory.from_url(ambush.url, namespace=namespace, deadline=0.4) as slow:
+    with RedisMemory.from_url(ambush.url, namespace=namespace, deadline=1) as slow:
         history = slow.history("ann", "c1")
         version = history.append(*(human(str(number)) for number in range(STORED)))
         ambush.proxy.drop_reply(SCRIPTS, how="close", times=1000)

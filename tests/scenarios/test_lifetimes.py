@@ -381,7 +381,7 @@ async def test_a_life_that_is_over_takes_its_own_expiry_along(
     if how == "clear":
         await history.clear()
     elif how == "end":
-        await history.expire_at(instant(now_of(raw) + 20))
+        await history.expire(SlidingExpiry(0.02))
         await eventually(lambda: not raw.exists(keys.messages, keys.meta), "it ended")
     else:
         grow_older(raw, keys, 5_000_000)
@@ -430,7 +430,7 @@ async def test_a_summary_ends_with_its_conversation(
     history = memory(expiry=SlidingExpiry(60)).history("ann", "c1")
     await history.append(human("1"))
     await summarise(history)
-    await history.expire_at(instant(now_of(raw) + 20))
+    await history.expire(SlidingExpiry(0.02))
     await eventually(lambda: keys_in(raw, namespace) == [keys.index], "its keys are gone")
     assert (await history.exists(), await history.expire_in()) == (False, None)
     snapshot = await history.load()
@@ -586,12 +586,13 @@ async def test_a_conversation_that_was_pinned_does_not_end_and_others_do(
     one = memory(expiry=SlidingExpiry(0.3))
     for number in range(10):
         await one.session(f"s{number}").append(human("1"))
-    pinned = one.session("pinned")
+    pinned = memory(expiry=SlidingExpiry(60)).session("pinned")
     await pinned.append(human("1"))
     assert await pinned.pin() is True
     kept = [f"{namespace}:{{:pinned}}:{part}" for part in ("messages", "meta")]
     await eventually(lambda: keys_in(raw, namespace) == kept, "the others are gone")
-    await pinned.append(human("2"))
+    await one.session("pinned").append(human("2"))
+    assert [raw.pttl(key) for key in kept] == [-1, -1]
     assert texts(await pinned.load()) == ["1", "2"]
 
 

@@ -270,7 +270,7 @@ async def test_of_many_workers_one_makes_the_summary(memory: MakeMemory) -> None
 
     def slow(given: list[StoredMessage]) -> str:
         asked.append(given[0].text)
-        assert released.wait(10)
+        assert released.wait(60)
         return "in short"
 
     stores = [over(memory(), SUMMARY, slow, 2) for _ in range(9)]
@@ -293,7 +293,7 @@ async def test_a_claim_that_ran_out_is_taken_over_and_the_late_one_is_dropped(
 ) -> None:
     """R96: a worker that hangs holds nothing up, and its summary takes the place of nothing."""
     done = threading.Event()
-    theirs = Model(lambda: "theirs" if done.wait(10) else "")
+    theirs = Model(lambda: "theirs" if done.wait(60) else "")
     second = over(direct, SUMMARY, theirs, 2)._target
     taking_over = threading.Thread(target=second.append, args=("s1", human("5")))
 
@@ -633,7 +633,7 @@ async def test_a_call_that_is_cancelled_while_the_model_works_leaves_no_claim(
 
     def function(given: Any) -> str:
         begun.set()
-        released.wait(10)
+        released.wait(60)
         return "never"
 
     store = over(memory(), SUMMARY, coroutine if kind == "coroutine" else function, 2)
