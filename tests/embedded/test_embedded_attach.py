@@ -151,7 +151,9 @@ with attach(None):
     except ChildProcessError:
         print("no child")
 """
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
+    )
     assert run.stdout == "no child\n"
     with attach(None) as server:
         assert parent_of(parent_of(pid_of(server.url))) != os.getpid()

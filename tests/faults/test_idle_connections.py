@@ -95,11 +95,8 @@ async def test_an_asyncio_pool_full_of_dead_connections_does_not_use_up_the_dead
 ) -> None:
     """G13: the same for 40 tasks."""
     async with AsyncExitStack() as stack:
-        history = (
-            Way("async", "own")
-            .open(stack, proxy.port, LONG, deadline=30, namespace=namespace)
-            .history("ann", "c")
-        )
+        memory = Way("async", "own").open(stack, proxy.port, LONG, deadline=30, namespace=namespace)
+        history = memory.history("ann", "c")
         await history.append(human("0"))
         proxy.half_open("down")
         counts = [asyncio.ensure_future(history.count()) for _ in range(40)]
