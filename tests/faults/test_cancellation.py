@@ -115,9 +115,8 @@ async def test_a_cancellation_hits_only_the_call_that_it_is_meant_for(
             lambda: proxy.sent["EVALSHA"] > sent and proxy.accepted >= accepted + more,
             "they wait for their answers",
         )
-        for _ in range(
-            10
-        ):  # redis-py sends by wait_for, which on Python 3.11 can lose a cancellation as it ends
+        # redis-py sends by wait_for, which on Python 3.11 loses a cancellation that comes as it ends
+        for _ in range(10):
             await asyncio.sleep(0)
         doomed.cancel()
         proxy.heal()

@@ -253,7 +253,7 @@ def test_a_thousand_histories_share_their_connections(valkey: Server, namespace:
     settings: Any = {"url": valkey.url, "key_prefix": namespace}
     baseline = connected()
     histories = [RedisChatMessageHistory(f"s{number}", **settings) for number in range(1000)]
-    assert connected() == baseline
+    assert connected() <= baseline
     for history in histories:
         history.add_user_message("Hi")
     assert connected() <= baseline + 1
