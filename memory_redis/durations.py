@@ -40,13 +40,13 @@ def milliseconds(found: timedelta) -> int:
     return found // SHORTEST
 
 
-def as_made(value: Any) -> str:
+def as_made(self: Any) -> str:
     """A frozen value as the call that makes it: what has no default by its place, the rest by name."""
     told: list[str] = []
-    for one in fields(value):
-        given = getattr(value, one.name)
+    for one in fields(self):
+        given = getattr(self, one.name)
         if one.repr and one.default is MISSING:
             told.insert(0, repr(given))
         elif one.repr and given != one.default:
             told.append(f"{one.name}={given!r}")
-    return f"{type(value).__name__}({', '.join(told)})"
+    return f"{type(self).__name__}({', '.join(told)})"
