@@ -58,10 +58,14 @@ _LEVELS = {
     "summary": logging.WARNING,
     "compact": logging.INFO,
 }
+_SAID = {"summary": "summary not made"}
+"""Where the kind alone does not say in a line of the log what happened."""
 
 
 def log_event(event: Event) -> None:
-    """The default hook: heals and corrupt records are warnings, conflicts and repeats are infos."""
+    """The default hook: heals, corrupt records and summaries that could not be made are warnings,
+    conflicts and repeats are infos.
+    """
     level = _LEVELS.get(event.kind, logging.DEBUG)
     if event.detail == "HistoryRolledBack":
         level = logging.WARNING
@@ -69,7 +73,7 @@ def log_event(event: Event) -> None:
         _logger.log(
             level,
             "%s conversation=%s messages=%d version=%d %s",
-            event.kind,
+            _SAID.get(event.kind, event.kind),
             event.conversation,
             event.messages,
             event.version,

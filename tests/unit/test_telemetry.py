@@ -166,6 +166,13 @@ def test_standard_logging_is_the_default(kind: Any, caplog: pytest.LogCaptureFix
         assert part in record.getMessage()
 
 
+def test_a_summary_that_could_not_be_made_is_told_as_such(caplog: pytest.LogCaptureFixture) -> None:
+    """The line says that it failed, and by which error; the kind alone would not."""
+    log_event(Event("summary", "c0ffee", version=14, detail="RuntimeError"))
+    line = "summary not made conversation=c0ffee messages=0 version=14 RuntimeError"
+    assert [(record.levelno, record.getMessage()) for record in caplog.records] == [(logging.WARNING, line)]
+
+
 def test_a_rolled_back_history_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     """It is the only sign of loss that a client gets."""
     caplog.set_level(logging.DEBUG, "memory_redis")
