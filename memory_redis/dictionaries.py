@@ -45,7 +45,7 @@ class Keys:
             return value[self._key_in(value)]
         if self.input or self.history:
             raise InvalidMessage(
-                f"a dictionary was expected, since its keys are given, not a {type(value).__name__}"
+                f"a dictionary was expected, since its keys are given, not {type(value).__name__}"
             )
         return value
 
@@ -76,7 +76,7 @@ class Keys:
         if isinstance(output, Mapping) and (self.output or "role" not in output or "output" in output):
             return output[self.key_of(output, self.output, "output")]
         if self.output is not None:
-            raise InvalidMessage(f"a dictionary was expected, not a {type(output).__name__}")
+            raise InvalidMessage(f"a dictionary was expected, not {type(output).__name__}")
         return output
 
     @staticmethod

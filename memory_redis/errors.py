@@ -40,6 +40,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from memory_redis.wording import counted
+
 if TYPE_CHECKING:
     from memory_redis.messages import StoredMessage
     from memory_redis.versions import AppendId, Version
@@ -139,7 +141,7 @@ class ConflictError(MemoryRedisError):
         stored: bool = False,
     ) -> None:
         summary = "the conversation had expired" if expired else self.summary
-        more = f", {missed_count} new messages" if missed_count else ""
+        more = f", {counted(missed_count, 'new message')}" if missed_count else ""
         super().__init__(f"conversation {conversation}: {summary}{more}")
         self.conversation, self.version = conversation, version
         self.missed, self.missed_count = list(missed), missed_count

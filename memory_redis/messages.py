@@ -91,9 +91,9 @@ class StoredMessage(BaseModel):
     def _complete(self) -> StoredMessage:
         needed = REQUIRED.get(self.type)
         if needed is not None and not isinstance(self.data.get(needed), str):
-            raise ValueError(f"a {self.type} message needs data.{needed}")
+            raise ValueError(f"a message of type {self.type} needs data.{needed}")
         if "content" not in self.data and self.type != "remove":
-            raise ValueError(f"a {self.type} message needs data.content")
+            raise ValueError(f"a message of type {self.type} needs data.content")
         return self
 
     @property

@@ -50,7 +50,7 @@ def messages_of(value: Any, speaker: str = "human") -> list[StoredMessage]:
         hint = ": give the function that makes it, with def and yield, or async def"
     raise InvalidMessage(
         "a text, a message, a dictionary with role and content, or a list of these was expected,"
-        f" not a {type(value).__name__}{hint}"
+        f" not {type(value).__name__}{hint}"
     )
 
 
@@ -75,7 +75,7 @@ def _message(value: Any, speaker: str, position: int | None) -> StoredMessage:
             return from_openai({"role": value[0], "content": value[1]})
     except InvalidMessage as error:
         raise InvalidMessage(error.reason, position=position, field=error.field) from None
-    raise InvalidMessage(f"a {type(value).__name__} is no message", position=position)
+    raise InvalidMessage(f"a value of type {type(value).__name__} is no message", position=position)
 
 
 def merged(chunks: list[Any]) -> Any:

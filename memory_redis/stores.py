@@ -18,6 +18,7 @@ from memory_redis.upkeep import AsyncUpkeep, Model, Summariser, Upkeep, check_mo
 from memory_redis.versions import Version
 from memory_redis.views import View, view_of
 from memory_redis.windows import Window
+from memory_redis.wording import counted
 
 Session = str | tuple[str, str]
 """A session id, for `memory.session`; or user id and conversation id, for `memory.history`."""
@@ -99,7 +100,8 @@ class _Strategy(Generic[M]):
         most = self._memory._settings.caps.messages
         if most and most <= plan.threshold.messages:
             raise InvalidSetting(
-                f"the memory's retention keeps {most} messages, so that no summary would ever be due"
+                f"the memory's retention keeps {counted(most, 'message')},"
+                " so that no summary would ever be due"
             )
         self._view = replace(self._view, summariser=Summariser(plan, model, seconds))
 

@@ -11,6 +11,7 @@ from typing import Literal, get_args
 from memory_redis.errors import InvalidSetting, UnansweredCall
 from memory_redis.layouts import links_of
 from memory_redis.messages import StoredMessage
+from memory_redis.wording import counted
 
 Unanswered = Literal["drop", "keep", "raise"]
 
@@ -69,7 +70,8 @@ def without_unanswered(
     waiting, answers = _exchanges([*messages, *new])
     left = {at for at in waiting if at < len(messages)}
     if left and unanswered == "raise":
-        raise UnansweredCall(f"{len(left)} stored messages call tools that nobody answered")
+        calls = "call" if len(left) > 1 else "calls"
+        raise UnansweredCall(f"{counted(len(left), 'stored message')} {calls} tools that nobody answered")
     gone = left.union(*(answers.get(at, ()) for at in left))
     return [message for at, message in enumerate(messages) if at not in gone]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 import memory_redis
 
 
@@ -43,7 +45,7 @@ def test_all_is_what_is_visible_and_sorted() -> None:
             "telemetry",
             "testing",
         ),
-        *("toolcalls", "turns", "upkeep", "versions", "views", "windows", "wrapper"),
+        *("toolcalls", "turns", "upkeep", "versions", "views", "windows", "wording", "wrapper"),
     }
     visible = {name for name in vars(memory_redis) if not name.startswith("_")} - modules
     assert visible == set(memory_redis.__all__)
@@ -79,6 +81,79 @@ def test_the_core_loads_no_extra() -> None:
     )
     assert run.stdout.strip() == "[]"
     assert run.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("missing", "code", "kind", "sentence"),
+    [
+        (
+            "langchain_core",
+            "import memory_redis.langchain",
+            "ModuleNotFoundError",
+            "memory_redis.langchain needs the extra \"langchain\": pip install '.[langchain]'",
+        ),
+        (
+            "langchain_core",
+            "from memory_redis.langchain.messages import to_langchain",
+            "ModuleNotFoundError",
+            "memory_redis.langchain needs the extra \"langchain\": pip install '.[langchain]'",
+        ),
+        (
+            "fakeredis",
+            "import memory_redis; memory_redis.RedisMemory.from_url('fake://').ping()",
+            "InvalidSetting",
+            "fake:// needs the extra \"fake\": pip install '.[fake]'",
+        ),
+        (
+            "lupa",
+            "import memory_redis; memory_redis.AsyncRedisMemory.from_url('fake://').twin.ping()",
+            "InvalidSetting",
+            "fake:// needs the extra \"fake\": pip install '.[fake]'",
+        ),
+    ],
+    ids=["langchain", "a module of langchain", "fake", "fake without Lua"],
+)
+def test_an_extra_that_is_missing_is_named(missing: str, code: str, kind: str, sentence: str) -> None:
+    """The error of what needs it is one sentence: which extra that is, and how it is installed."""
+    program = f"""
+import sys
+sys.modules[{missing!r}] = None
+try:
+    {code}
+except Exception as error:
+    print(type(error).__name__, str(error), getattr(error, "name", None), sep="\\n")
+"""
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=True
+    )
+    assert run.stdout.splitlines() == [
+        kind,
+        f"{sentence} in a clone of the project",
+        missing if kind == "ModuleNotFoundError" else "None",
+    ]
+
+
+def test_a_module_that_langchain_itself_misses_is_named_as_such() -> None:
+    """Where langchain-core is there and lacks something, its own error is raised."""
+    program = """
+import sys
+sys.modules.pop("langchain_core", None)
+
+class Gone:
+    def find_spec(self, name, path=None, target=None):
+        if name == "langchain_core":
+            raise ModuleNotFoundError("No module named 'tenacity'", name="tenacity")
+
+sys.meta_path.insert(0, Gone())
+try:
+    import memory_redis.langchain
+except ModuleNotFoundError as error:
+    print(error.name, error)
+"""
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=True
+    )
+    assert run.stdout == "tenacity No module named 'tenacity'\n"
 
 
 def test_the_core_works_without_langchain() -> None:

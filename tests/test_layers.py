@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parent.parent / "memory_redis"
 VALUES = {
     *("errors", "versions", "limits", "layouts", "messages", "windows", "expiry", "retention"),
     *("snapshots", "telemetry", "options", "roles", "rules", "dictionaries"),
-    *("durations", "counting", "toolcalls", "selection", "summaries"),
+    *("durations", "counting", "toolcalls", "selection", "summaries", "wording"),
 }
 FACES = {
     *("turns", "lifetimes", "history", "memory", "exchanges", "runs", "wrapper"),

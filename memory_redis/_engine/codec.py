@@ -49,6 +49,7 @@ from memory_redis.layouts import (
 from memory_redis.limits import Limits
 from memory_redis.messages import PACKED, StoredMessage, loaded
 from memory_redis.toolcalls import Tie
+from memory_redis.wording import counted
 
 # -- writing -------------------------------------------------------------------------------------
 
@@ -92,12 +93,12 @@ def _plain(value: Any, depth: int, as_json: bool, room: list[int]) -> Any:
         return value
     if isinstance(value, str) and not isinstance(value, Enum):
         return well_formed(str.__str__(value))
-    raise _Unstorable(f"a {kind.__name__} cannot be stored")
+    raise _Unstorable(f"a value of type {kind.__name__} cannot be stored")
 
 
 def _key(key: Any) -> str:
     if type(key) is not str:
-        raise _Unstorable(f"a key that is a {type(key).__name__}, not a text")
+        raise _Unstorable(f"a key of type {type(key).__name__}, not a text")
     return well_formed(key)
 
 
@@ -137,7 +138,9 @@ class Encoder:
         if not messages:
             raise InvalidMessage("append needs at least one message")
         if len(messages) > self._limits.append_messages:
-            raise InvalidMessage(f"an append holds at most {self._limits.append_messages} messages")
+            raise InvalidMessage(
+                f"an append holds at most {counted(self._limits.append_messages, 'message')}"
+            )
         return self.together([self._record(message, at, owner) for at, message in enumerate(messages)])
 
     def together(self, records: list[bytes]) -> list[bytes]:
@@ -148,15 +151,16 @@ class Encoder:
         """
         limits = self._limits
         if len(records) > limits.append_messages:
-            raise InvalidMessage(f"an append holds at most {limits.append_messages} messages")
+            raise InvalidMessage(f"an append holds at most {counted(limits.append_messages, 'message')}")
         if sum(map(len, records)) > limits.append_bytes:
-            raise InvalidMessage(f"an append holds at most {limits.append_bytes} bytes")
+            raise InvalidMessage(f"an append holds at most {counted(limits.append_bytes, 'byte')}")
         return records
 
     def _record(self, message: StoredMessage, position: int, owner: bytes) -> bytes:
         if not isinstance(message, StoredMessage):
             raise InvalidMessage(
-                f"a {type(message).__name__} is no message: use human(), ai(), …", position=position
+                f"a value of type {type(message).__name__} is no message: use human(), ai(), …",
+                position=position,
             )
         kind, data = message.type, message.data
         if kind not in CODES:
@@ -205,7 +209,7 @@ class Encoder:
     def _bounded(self, record: bytes, position: int) -> bytes:
         limit = self._limits.record_bytes
         if len(record) + (JSON_STAMP if self._as_json else STAMP) > limit:
-            raise InvalidMessage(f"a record holds at most {limit} bytes", position=position)
+            raise InvalidMessage(f"a record holds at most {counted(limit, 'byte')}", position=position)
         return record
 
 
@@ -329,7 +333,7 @@ class Decoder:
     def _other(self, record: bytes, position: int) -> StoredMessage:
         """The message of a record that is no sound one of format 1, if it is one at all."""
         if len(record) > self._limit:
-            raise ValueError(f"longer than {self._limit} bytes")
+            raise ValueError(f"longer than {counted(self._limit, 'byte')}")
         if record[:1] == b"{":
             return self._from_json(record, position)
         if record and FORMAT < record[0] < 32:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from memory_redis.errors import InvalidSetting
+from memory_redis.wording import needs_extra
 
 _named: dict[str, Any] = {}
 
@@ -19,7 +20,7 @@ def fake_server(url: str) -> Any:
         import fakeredis
         import lupa  # noqa: F401 - fakeredis runs scripts with it, and says so late
     except ImportError:
-        raise InvalidSetting('fake:// needs fakeredis: pip install "memory-redis[fake]"') from None
+        raise InvalidSetting(needs_extra("fake://", "fake")) from None
     name = url.removeprefix("fake://")
     if not name:
         return fakeredis.FakeServer()

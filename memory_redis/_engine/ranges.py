@@ -17,6 +17,7 @@ from memory_redis._engine.records import position_of
 from memory_redis.errors import HistoryTooLarge
 from memory_redis.limits import Limits
 from memory_redis.versions import Version, known_version
+from memory_redis.wording import counted
 
 META: Final = ("b", "v", "t", "l", "n", "e", "s", "p")
 """The fields of meta that a read looks at."""
@@ -180,7 +181,9 @@ class Ranges:
 
     def too_large(self) -> HistoryTooLarge:
         """The error of a load that would bring too much."""
-        return HistoryTooLarge(self._keys.label, f"more than {self._limit} bytes: read it with iterate()")
+        return HistoryTooLarge(
+            self._keys.label, f"more than {counted(self._limit, 'byte')}: read it with iterate()"
+        )
 
     def everything(self, extra: tuple[Call, ...], wanted: int | None, *, strict: bool = True) -> Flow[Found]:
         """All records, or so many of the newest: a first page, and what else stood there at that moment.

@@ -86,7 +86,7 @@ def check_structure(kind: str, data: Any, room: int) -> None:
             if found not in _ANY:
                 raise ValueError("a type that is never written")
         elif found not in expected:
-            raise ValueError(f"data.{name} is a {found.__name__}")
+            raise ValueError(f"data.{name} is of type {found.__name__}")
         if (found is dict or found is list) and value:
             _check_value(value, 1, left)
             inside = _ITEMS.get(name)

@@ -184,7 +184,9 @@ def _line(message: BaseMessage) -> str:
 def _stored(messages: Sequence[BaseMessage]) -> list[Any]:
     for at, message in enumerate(messages):
         if not isinstance(message, BaseMessage):
-            raise InvalidMessage(f"a {type(message).__name__} is no LangChain message", position=at)
+            raise InvalidMessage(
+                f"a value of type {type(message).__name__} is no LangChain message", position=at
+            )
     return list(map(from_langchain, messages))
 
 

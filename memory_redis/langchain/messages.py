@@ -96,7 +96,9 @@ def from_langchain(message: BaseMessage) -> StoredMessage:
     base = _STORABLE.get(kind) if isinstance(kind, str) else None
     if base is None or not isinstance(message, base):
         name = type(message).__name__
-        raise InvalidMessage(f"a {name} has a class or a type that is not known here", field="type")
+        raise InvalidMessage(
+            f"a message of class {name}: its class or its type is not known here", field="type"
+        )
     stored = _stored_of(type(message))
     data = {name: value for name, value in held.items() if name in stored}
     data |= message.model_extra or {}
@@ -221,14 +223,14 @@ def _copied(value: Any, depth: int, done: dict[int, tuple[Any, Any]]) -> Any:
     elif isinstance(value, str) and not isinstance(value, Enum):
         return str.__str__(value)
     else:
-        raise _Unstorable(f"a {kind.__name__} cannot be stored")
+        raise _Unstorable(f"a value of type {kind.__name__} cannot be stored")
     done[id(value)] = value, copy  # held, so that its id stays its own
     return copy
 
 
 def _key(key: Any) -> str:
     if type(key) is not str:
-        raise _Unstorable(f"a key that is a {type(key).__name__}, not a text")
+        raise _Unstorable(f"a key of type {type(key).__name__}, not a text")
     return key
 
 

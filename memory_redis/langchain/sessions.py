@@ -234,4 +234,6 @@ def store_of(history: Any) -> Store:
         return OwnStore(Faces(None, history), history.label)
     if any(hasattr(history, name) for name in ("add_messages", "add_message", "aadd_messages")):
         return OtherStore(history)
-    raise InvalidSetting(f"get_session_history gave a {type(history).__name__}, which is no message history")
+    raise InvalidSetting(
+        f"get_session_history gave a value of type {type(history).__name__}, which is no message history"
+    )

