@@ -7,6 +7,8 @@ imported by the library itself.
 import sys
 from collections.abc import Sequence
 
+from memory_redis.wording import needs_extra
+
 __all__ = ["main"]
 
 
@@ -23,10 +25,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         package = (missing.name or "").partition(".")[0]
         if package not in {"typer", "rich"}:
             raise
-        print(
-            f"memory-redis: the command line needs {package}, which is not installed: "
-            'pip install "memory-redis[cli]"',
-            file=sys.stderr,
-        )
+        print(f"memory-redis: {needs_extra('the command line', 'cli')}", file=sys.stderr)
         return 2
     return run(arguments)

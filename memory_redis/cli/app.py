@@ -11,9 +11,21 @@ from redis.exceptions import RedisError
 from rich.console import Console
 
 from memory_redis import LastMessages, MemoryRedisError, RedisMemory
-from memory_redis.cli.arguments import Conversation, Globals, Json, Namespace, Url, User, given, opened
+from memory_redis.cli.arguments import (
+    Conversation,
+    Globals,
+    Json,
+    Namespace,
+    Session,
+    Url,
+    User,
+    UserOrSession,
+    given,
+    opened,
+)
 from memory_redis.cli.chat import Chat
 from memory_redis.cli.ends import change_of, pin, unpin
+from memory_redis.cli.meant import DEFAULT_CONVERSATION, DEFAULT_USER, by_arguments, by_options
 from memory_redis.cli.problems import (
     ANOMALY,
     INTERRUPTED,
@@ -33,6 +45,7 @@ from memory_redis.cli.shown import (
     summary_json,
 )
 from memory_redis.cli.window_text import WINDOW_HELP, window_of
+from memory_redis.wording import counted, needs_extra
 
 __all__ = ["run"]
 
@@ -126,9 +139,7 @@ def demo(
     except ModuleNotFoundError as missing:
         if missing.name != "chitchat_dataset":
             raise
-        raise CommandError(
-            'the demo needs its data set, which is not installed: pip install "memory-redis[demo]"', USAGE
-        ) from None
+        raise CommandError(needs_extra("the demo", "demo"), USAGE) from None
     options = given(context, url, namespace)
     prefix = "demo-" if options.namespace is None else f"{options.namespace}-demo-"
     if not show_demo(announced_url(options.url), prefix, drawn, workers, seed):
@@ -139,7 +150,10 @@ def demo(
 def list_conversations(
     context: typer.Context, user: User, as_json: Json = False, url: Url = None, namespace: Namespace = None
 ) -> None:
-    """List a user's conversations, the one that was active last on top."""
+    """List a user's conversations, the one that was active last on top.
+
+    Sessions, which are conversations without a user, are in no list.
+    """
     with _memory(context, url, namespace) as memory:
         infos = memory.conversations(user)
         if as_json:
@@ -152,8 +166,9 @@ def list_conversations(
 @app.command()
 def show(
     context: typer.Context,
-    user: User,
-    conversation: Conversation,
+    user: UserOrSession = None,
+    conversation: Conversation = None,
+    session: Session = None,
     last: Annotated[
         int | None, typer.Option(metavar="N", min=0, show_default=False, help="Only the newest N messages.")
     ] = None,
@@ -173,28 +188,47 @@ def show(
     """
     if last is not None and window is not None:
         raise CommandError("give --last or --window, not both", USAGE)
+    meant = by_arguments(user, conversation, session)
     found = LastMessages(last) if last is not None else None if window is None else window_of(window)
     corrupt: list[int] = []
     with _memory(context, url, namespace, corrupt) as memory:
-        history = memory.history(user, conversation)
+        history = meant.history(memory)
         snapshot = history.load(LastMessages(0) if found is None else found)
+        nothing = not snapshot.messages and snapshot.summary is None and not snapshot.skipped
+        if nothing and not history.exists():
+            raise meant.absent()
         messages = history.iterate() if found is None else iter(snapshot.messages)
         if as_json:
             if snapshot.summary is not None:
                 print(summary_json(snapshot.summary))
             for message in messages:
                 print(message_json(message))
+        elif nothing and found is not None:
+            print(f"nothing of {meant} is in this window")
         else:
             _output().print(message_table(messages, snapshot.summary))
     if corrupt:
-        raise CommandError(f"{sum(corrupt):,} records cannot be read and are left out")
+        number = sum(corrupt)
+        verb = "is" if number == 1 else "are"
+        raise CommandError(f"{counted(number, 'record')} cannot be read and {verb} left out")
 
 
 @app.command()
 def chat(
     context: typer.Context,
-    user: Annotated[str, typer.Option(metavar="USER", help="User id.")] = "me",
-    conversation: Annotated[str, typer.Option(metavar="CONVERSATION", help="Conversation id.")] = "main",
+    user: Annotated[
+        str | None,
+        typer.Option(metavar="USER", show_default=False, help=f"User id. Default: {DEFAULT_USER}."),
+    ] = None,
+    conversation: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CONVERSATION",
+            show_default=False,
+            help=f"Conversation id. Default: {DEFAULT_CONVERSATION}.",
+        ),
+    ] = None,
+    session: Session = None,
     window: Annotated[
         str, typer.Option(metavar="W", help=f"What the model sees: {WINDOW_HELP}")
     ] = CHAT_WINDOW,
@@ -207,18 +241,19 @@ def chat(
     is stored together with it. What others have stored in the conversation meanwhile is shown before each
     prompt; an empty line is no message and looks for that. Ctrl-D and Ctrl-C end the chat.
     """
-    seen = window_of(window)
+    meant, seen = by_options(user, conversation, session), window_of(window)
     options = given(context, url, namespace)
     place, server = url_of(options.url)
     with opened(place, options.namespace) as memory:
-        Chat(memory, user, conversation, seen, server).run()
+        Chat(memory, meant, seen, server).run()
 
 
 @app.command("expire")
 def expire_conversation(
     context: typer.Context,
-    user: User,
-    conversation: Conversation,
+    user: UserOrSession = None,
+    conversation: Conversation = None,
+    session: Session = None,
     rest: Annotated[
         str | None,
         typer.Option("--in", metavar="2h", show_default=False, help="So long from now (s, m, h, d, w)."),
@@ -249,16 +284,17 @@ def expire_conversation(
     One of --in, --at, --idle and --default is given. It counts for every program that uses the conversation,
     whatever its own policy, until it is set again. The clock is the server's.
     """
-    change = change_of(rest, at, idle, default)
+    meant, change = by_arguments(user, conversation, session), change_of(rest, at, idle, default)
     with _memory(context, url, namespace) as memory:
-        print(change(memory, user, conversation))
+        print(change(memory, meant))
 
 
 @app.command("pin")
 def pin_conversation(
     context: typer.Context,
-    user: User,
-    conversation: Conversation,
+    user: UserOrSession = None,
+    conversation: Conversation = None,
+    session: Session = None,
     undo: Annotated[bool, typer.Option("--undo", help="As expire --default.")] = False,
     url: Url = None,
     namespace: Namespace = None,
@@ -267,8 +303,9 @@ def pin_conversation(
 
     It counts for every program that uses the conversation, whatever its own policy, until it is undone.
     """
+    meant = by_arguments(user, conversation, session)
     with _memory(context, url, namespace) as memory:
-        print((unpin if undo else pin)(memory, user, conversation))
+        print((unpin if undo else pin)(memory, meant))
 
 
 @app.command()
@@ -279,14 +316,18 @@ def forget(
     url: Url = None,
     namespace: Namespace = None,
 ) -> None:
-    """Erase every conversation of a user."""
+    """Erase every conversation of a user.
+
+    Sessions, which are conversations without a user, are in no list and stay.
+    """
     with _memory(context, url, namespace) as memory:
         if not yes:
             number = sum(1 for _ in memory.conversations(user))
-            if not _confirmed(f"Erase {number:,} conversations of {safe_id(user)}?"):
+            if not _confirmed(f"Erase {counted(number, 'conversation')} of {safe_id(user)}?"):
                 raise CommandError("nothing was erased")
         gone = memory.forget(user)
-        print(f"erased {gone.conversations:,} conversations with {gone.messages:,} messages")
+        conversations = counted(gone.conversations, "conversation")
+        print(f"erased {conversations} with {counted(gone.messages, 'message')}")
 
 
 def _version() -> str:

@@ -9,7 +9,18 @@ from memory_redis import KeptExpiry, RedisMemory
 from memory_redis.cli.server import DEADLINE_SECONDS
 from memory_redis.telemetry import Event
 
-__all__ = ["Conversation", "Globals", "Json", "Namespace", "Url", "User", "given", "opened"]
+__all__ = [
+    "Conversation",
+    "Globals",
+    "Json",
+    "Namespace",
+    "Session",
+    "Url",
+    "User",
+    "UserOrSession",
+    "given",
+    "opened",
+]
 
 DEFAULT_NAMESPACE = "memory"
 
@@ -30,7 +41,19 @@ Namespace = Annotated[
     ),
 ]
 User = Annotated[str, typer.Argument(metavar="USER", help="User id.")]
-Conversation = Annotated[str, typer.Argument(metavar="CONVERSATION", help="Conversation id.")]
+UserOrSession = Annotated[str | None, typer.Argument(metavar="USER", show_default=False, help="User id.")]
+Conversation = Annotated[
+    str | None, typer.Argument(metavar="CONVERSATION", show_default=False, help="Conversation id.")
+]
+Session = Annotated[
+    str | None,
+    typer.Option(
+        "--session",
+        metavar="ID",
+        show_default=False,
+        help="A conversation without a user, in place of a user and a conversation.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line instead of a table.")]
 
 

@@ -16,10 +16,11 @@ from memory_redis import (
     with_history,
 )
 from memory_redis.cli.following import Follower
+from memory_redis.cli.meant import Meant
 from memory_redis.cli.problems import CommandError, one_line
-from memory_redis.cli.safe import safe_id
 from memory_redis.cli.server import say
 from memory_redis.cli.shown import folded, said, said_message
+from memory_redis.wording import counted
 
 __all__ = ["Chat", "echo"]
 
@@ -31,8 +32,7 @@ PROMPT: Final = "you: "
 
 def echo(messages: list[StoredMessage]) -> str:
     """The model: how many messages it was shown, the new one included, and the text of that one."""
-    seen = len(messages)
-    return f"echo ({seen:,} message{'' if seen == 1 else 's'} seen): {messages[-1].text}"
+    return f"echo ({counted(len(messages), 'message')} seen): {messages[-1].text}"
 
 
 class _Answer(NamedTuple):
@@ -57,14 +57,12 @@ class Chat:
         server: as it is said.
     """
 
-    def __init__(
-        self, memory: RedisMemory, user: str, conversation: str, window: Window, server: str
-    ) -> None:
-        self._history = memory.history(user, conversation)
+    def __init__(self, memory: RedisMemory, meant: Meant, window: Window, server: str) -> None:
+        self._history = meant.history(memory)
         self._follower = Follower(self._history)
-        self._ids = {"user_id": user, "conversation_id": conversation}
+        self._ids = meant.keywords()
         self._model = with_history(echo, memory, window=window, on_save_error=lambda _: None)
-        self._title = f"conversation {safe_id(conversation)} of {safe_id(user)} on {server}"
+        self._title = f"{meant} on {server}"
         self._turns = self._unsaved = 0
 
     def run(self) -> None:
@@ -88,13 +86,14 @@ class Chat:
                 break
             answer = self._turn(line) if line.strip() else None
         if self._unsaved:
-            raise CommandError(f"{self._unsaved:,} of {self._turns:,} turns were not stored")
+            verb = "was" if self._unsaved == 1 else "were"
+            raise CommandError(f"{self._unsaved:,} of {counted(self._turns, 'turn')} {verb} not stored")
 
     def _begin(self) -> None:
         snapshot = self._follower.begin(SHOWN)
         stored = snapshot.version.number - snapshot.trimmed
         if stored > len(snapshot.messages):
-            say(f"the last {len(snapshot.messages):,} of {stored:,} messages:")
+            say(f"the last {len(snapshot.messages):,} of {counted(stored, 'message')}:")
         if snapshot.summary is not None:
             _show(said("summary", snapshot.summary))
         for message in snapshot.messages:

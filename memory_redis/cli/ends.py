@@ -5,15 +5,15 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from memory_redis import RedisMemory, SlidingExpiry
+from memory_redis.cli.meant import Meant
 from memory_redis.cli.problems import USAGE, CommandError
-from memory_redis.cli.safe import safe_id
 from memory_redis.cli.shown import duration_text, moment_text
 from memory_redis.cli.window_text import duration_of
 
 __all__ = ["Change", "change_of", "pin", "unpin"]
 
-Change = Callable[[RedisMemory, str, str], str]
-"""Changes when a conversation of a user ends, and gives a line that says when that is."""
+Change = Callable[[RedisMemory, Meant], str]
+"""Changes when a conversation ends, and gives a line that says when that is."""
 
 
 def change_of(rest: str | None, at: str | None, idle: str | None, default: bool) -> Change:
@@ -31,38 +31,38 @@ def change_of(rest: str | None, at: str | None, idle: str | None, default: bool)
     return unpin if idle is None else partial(_idle, SlidingExpiry(duration_of(idle, "--idle")))
 
 
-def _in(rest: timedelta, memory: RedisMemory, user: str, conversation: str) -> str:
-    if not memory.history(user, conversation).expire_at(rest):
-        raise _absent(user, conversation)
+def _in(rest: timedelta, memory: RedisMemory, meant: Meant) -> str:
+    if not meant.history(memory).expire_at(rest):
+        raise meant.absent()
     return f"ends in {duration_text(rest.total_seconds())}"
 
 
-def _at(instant: datetime, memory: RedisMemory, user: str, conversation: str) -> str:
-    history = memory.history(user, conversation)
+def _at(instant: datetime, memory: RedisMemory, meant: Meant) -> str:
+    history = meant.history(memory)
     if not history.expire_at(instant):
-        raise _absent(user, conversation)
+        raise meant.absent()
     left = duration_text(history.expire_in() or 0)
     return f"ends at {moment_text(instant.astimezone(UTC))} UTC, in {left}"
 
 
-def _idle(policy: SlidingExpiry, memory: RedisMemory, user: str, conversation: str) -> str:
-    if not memory.history(user, conversation).expire(policy):
-        raise _absent(user, conversation)
+def _idle(policy: SlidingExpiry, memory: RedisMemory, meant: Meant) -> str:
+    if not meant.history(memory).expire(policy):
+        raise meant.absent()
     return f"ends in {duration_text(policy.duration.total_seconds())}, which each message renews"
 
 
-def pin(memory: RedisMemory, user: str, conversation: str) -> str:
+def pin(memory: RedisMemory, meant: Meant) -> str:
     """Let a conversation not end by itself; a line that says so.
 
     Raises:
         CommandError: the conversation is not there.
     """
-    if not memory.history(user, conversation).pin():
-        raise _absent(user, conversation)
+    if not meant.history(memory).pin():
+        raise meant.absent()
     return "pinned: does not end by itself"
 
 
-def unpin(memory: RedisMemory, user: str, conversation: str) -> str:
+def unpin(memory: RedisMemory, meant: Meant) -> str:
     """Take away what a conversation has of its own; a line that says when it ends.
 
     The end stays where it is until the next append, whose memory knows the policy.
@@ -70,10 +70,10 @@ def unpin(memory: RedisMemory, user: str, conversation: str) -> str:
     Raises:
         CommandError: the conversation is not there.
     """
-    history = memory.history(user, conversation)
+    history = meant.history(memory)
     left = history.expire_in()
     if not history.expire(None):
-        raise _absent(user, conversation)
+        raise meant.absent()
     now = "does not end" if left is None else f"ends in {duration_text(left)}"
     return f"{now}; the next message sets the end by the policy of the program that stores it"
 
@@ -88,7 +88,3 @@ def _instant(text: str) -> datetime:
     if instant.utcoffset() is None:
         raise CommandError(f"--at {text!r}: it needs a time zone, such as +00:00 or Z at its end", USAGE)
     return instant
-
-
-def _absent(user: str, conversation: str) -> CommandError:
-    return CommandError(f"there is no conversation {safe_id(conversation)} of {safe_id(user)}")

@@ -12,6 +12,7 @@ from memory_redis import (
     StoredMessage,
     Version,
 )
+from memory_redis.wording import counted
 
 __all__ = ["Follower", "News"]
 
@@ -69,7 +70,8 @@ class Follower:
             notes.append(f"what stood before #{start} is no longer stored")
         missing = now.number - start - len(messages)
         if missing > 0:
-            notes.append(f"{missing:,} messages cannot be shown: they are damaged, or were removed meanwhile")
+            why = "it is damaged, or was" if missing == 1 else "they are damaged, or were"
+            notes.append(f"{counted(missing, 'message')} cannot be shown: {why} removed meanwhile")
         return News(messages, now, notes)
 
     def _between(self, start: int, end: Version) -> list[StoredMessage] | None:

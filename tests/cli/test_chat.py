@@ -96,6 +96,15 @@ def test_it_begins_with_the_last_messages(server: Server, memory: RedisMemory) -
     assert done.stderr.endswith("memory-redis: the last 6 of 7 messages:\n")
 
 
+def test_a_single_message_that_cannot_be_shown_is_counted_as_one(server: Server, memory: RedisMemory) -> None:
+    """The line before the last messages has the singular for one."""
+    memory.history("ann", "broken").append(human("hurt"))
+    with redis.Redis.from_url(server.url) as client:
+        client.lset("memory:{ann:broken}:messages", 0, b"\x01garbage")
+    done = memory_redis("chat", "--user", "ann", "--conversation", "broken", "--url", server.url)
+    assert done.stderr.endswith("memory-redis: the last 0 of 1 message:\n")
+
+
 @pytest.mark.parametrize(
     ("window", "seen"),
     [

@@ -118,7 +118,7 @@ def test_a_turn_that_did_not_arrive_is_told_with_its_answer(
     )
     assert errors == [
         "memory-redis: not stored: the server did not answer",
-        "memory-redis: 1 of 3 turns were not stored",
+        "memory-redis: 1 of 3 turns was not stored",
     ]
     assert [text for text in stored() if "two" in text] == []
 
@@ -185,7 +185,13 @@ def test_a_message_that_is_too_large_is_not_sent(talk: Talk) -> None:
     assert (code, output) == (1, "#1 ai: echo (1 message seen): small\n")
     assert len(errors) == 2
     assert errors[0].startswith("memory-redis: not sent: ")
-    assert errors[1] == "memory-redis: 1 of 2 turns were not stored"
+    assert errors[1] == "memory-redis: 1 of 2 turns was not stored"
+
+
+def test_the_only_turn_of_a_chat_is_counted_as_one(talk: Talk) -> None:
+    """One turn is no turns."""
+    _, _, errors = talk("fake://", "x" * (5 * 2**20))
+    assert errors[-1] == "memory-redis: 1 of 1 turn was not stored"
 
 
 def test_an_answer_that_is_too_large_is_shown(talk: Talk) -> None:

@@ -88,6 +88,16 @@ def test_forget_asks_first(server: Server, memory: RedisMemory) -> None:
     assert done.stdout == "erased 2 conversations with 3 messages\n"
 
 
+def test_one_conversation_and_one_message_are_counted_as_such(server: Server, memory: RedisMemory) -> None:
+    """Question and result have the singular for one, and the plural for none."""
+    memory.history("uma", "only").append(human("Hi"))
+    done = memory_redis("forget", "uma", "--url", server.url, stdin="y\n")
+    assert done.stderr.startswith("Erase 1 conversation of uma?")
+    assert (done.returncode, done.stdout) == (0, "erased 1 conversation with 1 message\n")
+    done = memory_redis("forget", "uma", "--yes", "--url", server.url)
+    assert (done.returncode, done.stdout) == (0, "erased 0 conversations with 0 messages\n")
+
+
 def test_options_stand_before_or_after_the_command(server: Server) -> None:
     """`--url` and `--namespace` mean the same in both places, and after the command they win."""
     with RedisMemory.from_url(server.url, namespace="other") as other:

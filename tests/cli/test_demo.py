@@ -125,7 +125,10 @@ def test_the_smallest_run_still_loses_a_worker() -> None:
     """One worker and one conversation: the killed worker's turn is repeated by its replacement."""
     done = memory_redis("demo", "--conversations", "1", "--workers", "1", "--seed", "3")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert number(figures(done.stdout)["repeats recognised"]) == 1
+    rows = figures(done.stdout)
+    assert number(rows["repeats recognised"]) == 1
+    assert rows["erased"] == "1 conversation, 0 keys left"
+    assert re.search(r"^check .* 1/1 +conversation ", done.stderr, re.M)
 
 
 def test_ctrl_c_ends_everything() -> None:

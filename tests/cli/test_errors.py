@@ -124,15 +124,36 @@ def test_corrupt_records_do_not_hide_their_neighbours(server: Server) -> None:
     done = memory_redis("show", "ann", "hurt", "--url", server.url)
     assert "before" in done.stdout
     assert "after" in done.stdout
-    assert (done.returncode, done.stderr) == (1, "memory-redis: 1 records cannot be read and are left out\n")
+    assert (done.returncode, done.stderr) == (1, "memory-redis: 1 record cannot be read and is left out\n")
+    with redis.Redis.from_url(server.url) as client:
+        client.lset("memory:{ann:hurt}:messages", 0, b"\x01garbage")
+    for window in ((), ("--last", "5")):
+        done = memory_redis("show", "ann", "hurt", "--json", *window, "--url", server.url)
+        assert len(done.stdout.splitlines()) == 1
+        assert done.returncode == 1
+        assert done.stderr == "memory-redis: 2 records cannot be read and are left out\n"
+
+
+def test_a_window_of_damaged_records_alone_is_not_called_empty(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The conversation is there, so the damage is what is said, once."""
+    with RedisMemory.from_url(server.url) as memory, redis.Redis.from_url(server.url) as client:
+        memory.history("ann", "broken").append(human("hurt"))
+        client.lset("memory:{ann:broken}:messages", 0, b"\x01garbage")
+    for window in ((), ("--last", "5")):
+        assert main(["show", "ann", "broken", *window, "--url", server.url]) == 1
+        printed = capsys.readouterr()
+        assert printed.err == "memory-redis: 1 record cannot be read and is left out\n"
+        assert "nothing of" not in printed.out
 
 
 @pytest.mark.parametrize(
     ("missing", "arguments", "extra"),
     [
-        ("typer", ("ls", "ann"), "memory-redis[cli]"),
-        ("rich", ("ls", "ann"), "memory-redis[cli]"),
-        ("chitchat_dataset", ("demo",), "memory-redis[demo]"),
+        ("typer", ("ls", "ann"), "cli"),
+        ("rich", ("ls", "ann"), "cli"),
+        ("chitchat_dataset", ("demo",), "demo"),
     ],
 )
 def test_a_missing_extra_is_named(missing: str, arguments: tuple[str, ...], extra: str) -> None:
@@ -150,7 +171,9 @@ def test_a_missing_extra_is_named(missing: str, arguments: tuple[str, ...], extr
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert is_one_line(done.stderr)
-    assert extra in done.stderr
+    what = "the demo" if extra == "demo" else "the command line"
+    how = f"pip install '.[{extra}]' in a clone of the project"
+    assert done.stderr == f'memory-redis: {what} needs the extra "{extra}": {how}\n'
 
 
 def test_importing_the_library_loads_nothing_of_the_command_line() -> None:

@@ -113,6 +113,9 @@ def test_a_damaged_message_is_told_and_hides_no_other(
     history.append(*some(1))
     news = follower.news()
     assert (seqs(news.messages), news.notes) == ([4], [])
+    history.append(*some(1))
+    raw.lset(key, 5, b"\x01garbage")
+    assert follower.news().notes == ["1 message cannot be shown: it is damaged, or was removed meanwhile"]
 
 
 def test_what_was_removed_before_it_could_be_shown_is_told(

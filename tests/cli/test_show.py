@@ -125,6 +125,46 @@ def test_a_summary_stands_in_front(server: Server, memory: RedisMemory) -> None:
         assert [one["seq"] for one in rest] == ([] if "0" in more else [2])
 
 
+def test_a_conversation_that_is_not_there_is_said_in_one_line(
+    server: Server, memory: RedisMemory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Never begun, or cleared: exit code 1 and the line that `expire` has, whatever is asked."""
+    memory.history("ann", "cleared").append(human("Hi"))
+    memory.history("ann", "cleared").clear()
+    for conversation in ("never", "cleared"):
+        for more in ([], ["--json"], ["--last", "2"], ["--window", "turns:1", "--json"]):
+            assert main(["show", "ann", conversation, *more, "--url", server.url]) == 1
+            printed = capsys.readouterr()
+            assert printed.out == ""
+            assert printed.err == f"memory-redis: there is no conversation {conversation} of ann\n"
+
+
+def test_a_window_that_shows_nothing_says_so(
+    server: Server, memory: RedisMemory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A line in place of an empty table, and exit code 0; JSON has no line for what is not shown."""
+    memory.history("bea", "talk").append(human("Hi"), ai("Hello"))
+    for more in (["--last", "0"], ["--window", "tokens:0"]):
+        assert main(["show", "bea", "talk", *more, "--url", server.url]) == 0
+        assert capsys.readouterr() == ("nothing of conversation talk of bea is in this window\n", "")
+        assert main(["show", "bea", "talk", *more, "--json", "--url", server.url]) == 0
+        assert capsys.readouterr() == ("", "")
+
+
+def test_a_conversation_that_is_a_summary_alone_is_there(
+    server: Server, memory: RedisMemory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All its messages were summarised: the summary is shown, with a window and without."""
+    history = memory.history("sum", "alone")
+    history.append(human("old"), ai("older"))
+    history.compact("They met.", expected=history.load().version)
+    for more in ([], ["--last", "2"]):
+        assert main(["show", "sum", "alone", *more, "--url", server.url]) == 0
+        printed = capsys.readouterr()
+        assert "They met." in printed.out
+        assert "nothing of" not in printed.out
+
+
 def test_without_a_summary_nothing_stands_in_front(
     url: str, capsys: pytest.CaptureFixture[str], talk: None
 ) -> None:

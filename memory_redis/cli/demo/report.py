@@ -13,10 +13,11 @@ from memory_redis.cli.demo.replay import NOISE_WRITERS
 from memory_redis.cli.demo.run import Outcome, demonstrate
 from memory_redis.cli.demo.vanish import SECONDS
 from memory_redis.cli.server import shareable_url, shown_url
+from memory_redis.wording import counted, plural
 
 __all__ = ["ProgressScreen", "outcome_table", "show_demo"]
 
-UNITS = {"replay": "messages", "check": "conversations", "erase": "users"}
+UNITS = {"replay": "message", "check": "conversation", "erase": "user"}
 
 
 def show_demo(url: str, prefix: str, conversations: Sequence[Conversation], workers: int, seed: int) -> bool:
@@ -41,7 +42,7 @@ class ProgressScreen:
             TextColumn(f"{name:<8}"),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn(UNITS.get(name, "")),
+            TextColumn(plural(total, UNITS[name]) if name in UNITS else ""),
             TimeElapsedColumn(),
             console=self._console,
         )
@@ -64,7 +65,7 @@ def outcome_table(outcome: Outcome, url: str, workers: int) -> Table:
 
     row("server", f"{outcome.server} ({url})")
     row("conversations", f"{outcome.conversations:,}")
-    row("messages", f"{tally.messages:,} in {outcome.turns:,} turns")
+    row("messages", f"{tally.messages:,} in {counted(outcome.turns, 'turn')}")
     row("noise messages", f"{tally.noise:,} by {NOISE_WRITERS} other writers")
     row("workers", f"{workers}; {heard.killed} killed by SIGKILL and replaced")
     row("appends per second", f"{heard.appends / max(heard.seconds, 1e-9):,.0f}, a load before each turn")
@@ -88,9 +89,10 @@ def outcome_table(outcome: Outcome, url: str, workers: int) -> Table:
     gone = outcome.vanished
     row(
         f"a conversation of {SECONDS} seconds",
-        f"{gone.before} keys, {gone.after} after {gone.seconds:.1f} s",
+        f"{counted(gone.before, 'key')}, {gone.after} after {gone.seconds:.1f} s",
         gone.clean,
     )
-    row("erased", f"{left.erased:,} conversations, {left.keys} keys left", not left.keys)
+    erased = counted(left.erased, "conversation")
+    row("erased", f"{erased}, {counted(left.keys, 'key')} left", not left.keys)
     row("tombstones, without content", f"{left.tombstones:,}, gone within {left.longest:.0f} s")
     return table
