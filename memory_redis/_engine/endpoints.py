@@ -1,10 +1,13 @@
-"""From a URL to the options of a connection. Nothing is opened before the first call."""
+"""From a URL to the options of a connection. No connection is opened before the first call."""
 
 from __future__ import annotations
 
+import os
 import re
+import ssl
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote, urlsplit
 
@@ -141,7 +144,7 @@ def connection_options(url: str, parse: Callable[[str], Mapping[str, Any]] = par
 
 
 def check_url(url: str) -> str:
-    """The URL, if a connection can be made from it. Nothing is opened.
+    """The URL, if a connection can be made from it. Nothing is opened but the files that it names.
 
     Raises:
         InvalidSetting: a part or an option of it is wrong.
@@ -151,7 +154,42 @@ def check_url(url: str) -> str:
         options.pop("connection_class", Connection)(**options)
     except (TypeError, ValueError, RedisError):
         raise InvalidSetting("an option in the URL is not one of a connection") from None
+    if url.startswith("rediss://"):
+        _check_files(options)
     return url
+
+
+def _check_files(options: Mapping[str, Any]) -> None:
+    """That the certificates and keys that a URL names are there, and are such.
+
+    Raises:
+        InvalidSetting: one is not; the sentence names the option.
+    """
+    authorities, folder = options.get("ssl_ca_certs"), options.get("ssl_ca_path")
+    certificate, key = options.get("ssl_certfile"), options.get("ssl_keyfile")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if authorities is not None:
+        with _told_of("ssl_ca_certs in the URL is no file of certificates that can be read"):
+            context.load_verify_locations(authorities)
+    if folder is not None:
+        with _told_of("ssl_ca_path in the URL is no folder that can be read"):
+            os.scandir(folder).close()
+    for name, file in (("ssl_certfile", certificate), ("ssl_keyfile", key)):
+        if file is not None:
+            with _told_of(f"{name} in the URL is no file that can be read"), open(file, "rb"):
+                pass
+    if certificate is not None or key is not None:
+        with _told_of("ssl_certfile and ssl_keyfile in the URL are no certificate with its key"):
+            # Without a password OpenSSL would ask for it at the terminal.
+            context.load_cert_chain(certificate, key, options.get("ssl_password") or "")  # type: ignore[arg-type]
+
+
+@contextmanager
+def _told_of(reason: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError, TypeError):
+        raise InvalidSetting(reason) from None
 
 
 def patience_of(url: str) -> float:

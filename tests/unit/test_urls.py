@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 import redis.asyncio
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from memory_redis import AsyncRedisMemory, InvalidSetting, RedisMemory, ServerUnavailable
 from tests.support.ids import shown
@@ -28,7 +35,7 @@ GOOD = [
     *(
         "rediss://h",
         "rediss://h?ssl_cert_reqs=none",
-        "rediss://h?ssl_ca_certs=/x.pem",
+        "rediss://h?ssl_check_hostname=False",
         "unix:///run/redis.sock",
     ),
     *(
@@ -45,7 +52,7 @@ GOOD = [
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize("url", GOOD)
 def test_a_url_opens_nothing_before_the_first_call(face: Any, url: str) -> None:
-    """Making a memory does no I/O, whether the server is there or not."""
+    """Making a memory speaks to nobody, whether the server is there or not."""
     memory = face.from_url(url)
     memory.history("ann", "c1")
     assert repr(memory) == f"<{face.__name__} namespace='memory'>"
@@ -87,6 +94,47 @@ def test_a_url_that_cannot_be_meant_is_refused_at_once(face: Any, url: str) -> N
         face.from_url(url)
     assert SECRET not in str(caught.value) + repr(caught.value)
     assert caught.value.__cause__ is None
+
+
+FILES = ["ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile"]
+
+
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("option", FILES)
+@pytest.mark.parametrize("what", ["nothing", "a folder", "a text", "no path"])
+def test_a_file_of_a_url_that_cannot_be_used_is_refused_at_once(
+    face: Any, option: str, what: str, tmp_path: Path
+) -> None:
+    """S6: the option is named, not the server blamed at the deadline; no path and no password is shown."""
+    folder, text = tmp_path / f"folder-{SECRET}", tmp_path / f"{SECRET}.pem"
+    folder.mkdir()
+    text.write_text("no certificate")
+    paths = {"nothing": tmp_path / SECRET, "a folder": folder, "a text": text, "no path": "a%00b"}
+    url = f"rediss://u:{SECRET}@h?{option}={paths[what]}"
+    if (option, what) == ("ssl_ca_path", "a folder"):
+        face.from_url(url)
+        return
+    with pytest.raises(InvalidSetting, match=option) as caught:
+        face.from_url(url)
+    assert SECRET not in str(caught.value) + repr(caught.value)
+    assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_a_key_with_a_password_is_never_asked_for_at_the_terminal(face: Any, tmp_path: Path) -> None:
+    """S6: the password stands in the URL, and a wrong or missing one is an error when the memory is made."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "me")])
+    begin, end = datetime(2020, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, begin, end)
+    certificate = builder.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM)
+    locked = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(SECRET.encode()))
+    (tmp_path / "me.pem").write_bytes(certificate + locked)
+    url = f"rediss://h?ssl_certfile={tmp_path}/me.pem"
+    face.from_url(f"{url}&ssl_password={SECRET}")
+    for password in ("", "&ssl_password=another"):
+        with pytest.raises(InvalidSetting, match="ssl_certfile and ssl_keyfile"):
+            face.from_url(url + password)
 
 
 @pytest.mark.parametrize("url", ["http://h", "redis:/h", "valkey://h", "redis+cluster://h"])
