@@ -25,7 +25,7 @@ MemoryRedisError
     │                       embedded servers ServerNotFound and ServerNotStarted
     ├── PoolExhausted       no free connection within the deadline
     ├── StorageFull         it is out of memory and refuses writes
-    ├── AccessDenied        wrong password, or a command that is not allowed
+    ├── AccessDenied        wrong password, or a command or key that is not allowed
     ├── WrongType           a key of the conversation holds something else
     ├── UnsupportedServer   it is older than Redis 6.2
     ├── WrongEventLoop      an asyncio client of another event loop or process
@@ -299,7 +299,7 @@ class StorageFull(ServerError):
 
 
 class AccessDenied(ServerError):
-    """The server wants another user or password, or does not allow a command that is needed."""
+    """The server wants another user or password, or does not allow a command or key that is needed."""
 
 
 class WrongType(ServerError):

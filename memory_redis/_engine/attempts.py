@@ -16,9 +16,10 @@ from redis.exceptions import RedisClusterException, RedisError, ResponseError
 from memory_redis._engine.failures import (
     TRANSPORT,
     NotSent,
+    is_beyond_waiting,
     is_missing_script,
     is_passing,
-    is_untrusted,
+    is_timeout,
     never_sent,
     translated,
 )
@@ -41,7 +42,7 @@ class Attempts:
         until: when its time is over, by the monotonic clock.
     """
 
-    __slots__ = ("_began", "_by_source", "_first", "_maybe_sent", "_plan", "_repeats", "_until")
+    __slots__ = ("_began", "_by_source", "_first", "_maybe_sent", "_plan", "_repeats", "_told", "_until")
 
     def __init__(self, plan: Plan[Any], until: float) -> None:
         self._plan, self._until = plan, until
@@ -52,6 +53,7 @@ class Attempts:
         self._by_source = False
         self._maybe_sent = plan.writes and plan.again
         self._repeats = 0
+        self._told: NotSent | None = None
 
     def seconds(self) -> float:
         """How long the next send may take: what is left; a last moment where nothing is."""
@@ -77,8 +79,11 @@ class Attempts:
             self._maybe_sent = True
             if self._first is None:
                 self._first = self._began
-        final = (isinstance(error, ResponseError) and not is_passing(error)) or is_untrusted(error)
-        verdict = translated(error)
+        final = (isinstance(error, ResponseError) and not is_passing(error)) or is_beyond_waiting(error)
+        if isinstance(error, NotSent) and error.reason:
+            self._told = error
+        # The last send may have too little time to find out again why there is no answer.
+        verdict = translated(self._told if self._told is not None and is_timeout(error) else error)
         left = self._until - time.monotonic() - self._spare()
         if final or isinstance(verdict, AccessDenied) or left <= 0:
             raise self._verdict(verdict) from None

@@ -10,18 +10,18 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import hiredis
 from redis.backoff import NoBackoff
-from redis.connection import Connection
+from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
 from redis.exceptions import AuthenticationError, InvalidResponse, ResponseError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.retry import Retry
 
 from memory_redis._engine.endpoints import Endpoint, connection_options
-from memory_redis._engine.failures import TRANSPORT, NotSent, is_passing
+from memory_redis._engine.failures import TRANSPORT, NotSent, is_passing, not_opened
 from memory_redis._engine.forks import renew_in_children
 from memory_redis._engine.plans import Wire
 from memory_redis._engine.servers import check_handshake
@@ -54,19 +54,23 @@ class _Line:
         """Connect.
 
         Raises:
-            NotSent: there is nobody, or nobody who answers.
+            NotSent: there is nobody, or nobody who answers as a server does.
             AuthenticationError: the server wants another user or password.
             UnsupportedServer: it is too old.
         """
         connection: Connection = options.pop("connection_class", Connection)(**options)
         self._connection = connection
+        tls, unix = isinstance(connection, SSLConnection), isinstance(connection, UnixDomainSocketConnection)
         try:
             connection.connect()
+            greeting = getattr(connection, "handshake_metadata", None)
+            if not isinstance(greeting, Mapping | None):
+                raise InvalidResponse("a greeting of another shape")
         except AuthenticationError:
             raise
-        except TRANSPORT as error:
-            raise NotSent from error
-        check_handshake(getattr(connection, "handshake_metadata", None))
+        except (*TRANSPORT, InvalidResponse, AttributeError) as error:  # redis-py got no map for HELLO
+            raise not_opened(error, tls=tls, tcp=not unix) from error
+        check_handshake(greeting)
         # redis-py has no public name for the socket, in any release since its first.
         self._socket = connection._sock
 

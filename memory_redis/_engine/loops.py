@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import weakref
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
@@ -12,16 +13,16 @@ from types import AsyncGeneratorType
 from typing import Any, ClassVar, cast
 
 import anyio.to_thread
-from redis.asyncio import Connection, ConnectionPool, Redis
+from redis.asyncio import Connection, ConnectionPool, Redis, SSLConnection, UnixDomainSocketConnection
 from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import AuthenticationError, ResponseError
+from redis.exceptions import AuthenticationError, InvalidResponse, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from memory_redis._engine.channels import exchanged
 from memory_redis._engine.endpoints import Endpoint, connection_options
-from memory_redis._engine.failures import TRANSPORT, NotSent
+from memory_redis._engine.failures import NO_HANDSHAKE, TRANSPORT, NotSent, not_opened
 from memory_redis._engine.forks import renew_in_children
 from memory_redis._engine.plans import Wire
 from memory_redis._engine.servers import check_info
@@ -32,15 +33,31 @@ _abandoned: list[object] = []
 
 
 class _Progress:
-    """How far an exchange has come: whether it has a connection to use, and has begun to send."""
+    """How far an exchange has come: whether it has a connection to use, and has begun to send.
 
-    __slots__ = ("placed", "sent")
+    `shaking` is whether it waits for a TLS handshake, `failed` why a connection could not be opened.
+    """
+
+    __slots__ = ("failed", "placed", "sent", "shaking")
 
     def __init__(self) -> None:
-        self.placed = self.sent = False
+        self.placed = self.sent = self.shaking = False
+        self.failed: NotSent | None = None
 
 
 _progress: ContextVar[_Progress] = ContextVar("memory_redis_progress")
+
+
+class _NotingHandshake(ssl.SSLObject):
+    """Notes whether an exchange waits for the handshake: a cancelled one does not say so."""
+
+    def do_handshake(self) -> None:
+        progress = _progress.get(None)
+        if progress is not None:
+            progress.shaking = True
+        super().do_handshake()  # raises SSLWantReadError until there is an answer
+        if progress is not None:
+            progress.shaking = False
 
 
 class _Noting:
@@ -55,8 +72,24 @@ class _Noting:
     async def connect(self, *args: Any, **options: Any) -> None:
         self._ready = False
         self.opened.add(self)
-        await super().connect(*args, **options)  # type: ignore[misc]
+        try:
+            await super().connect(*args, **options)  # type: ignore[misc]
+        except (*TRANSPORT, InvalidResponse, AttributeError) as error:
+            progress = _progress.get(None)
+            if progress is not None:
+                tls, unix = isinstance(self, SSLConnection), isinstance(self, UnixDomainSocketConnection)
+                progress.failed = not_opened(error, tls=tls, tcp=not unix, shaking=progress.shaking)
+            if isinstance(error, AttributeError):  # redis-py got no map for HELLO, and left it open
+                await self.disconnect(nowait=True)  # type: ignore[attr-defined]
+                raise InvalidResponse("a greeting of another shape") from None
+            raise
         self._ready = True
+
+    def _connection_arguments(self) -> Any:
+        arguments = super()._connection_arguments()  # type: ignore[misc]
+        if "ssl" in arguments:
+            arguments["ssl"].sslobject_class = _NotingHandshake
+        return arguments
 
     async def send_packed_command(self, *args: Any, **options: Any) -> None:
         progress = _progress.get(None)
@@ -133,11 +166,12 @@ class LoopChannel:
                             await _disconnect(home.client)
         except AuthenticationError:
             raise
-        except TRANSPORT as error:
+        except (*TRANSPORT, InvalidResponse) as error:
             if home is not None and not progress.placed:
                 raise NotSent from PoolExhausted("no connection was free in time")
             if not progress.sent and self._noting:
-                raise NotSent from error
+                unanswered = NotSent(NO_HANDSHAKE) if progress.shaking else NotSent()
+                raise progress.failed or unanswered from error
             if home is not None and self._noting:
                 # It had perhaps been idle, and others that were may have ended with it.
                 await home.client.connection_pool.disconnect(inuse_connections=False)

@@ -10,15 +10,18 @@ from typing import Any
 import pytest
 
 from memory_redis import (
+    AsyncRedisMemory,
     LastMessages,
     MemoryRedisError,
     RedisMemory,
+    ServerRefused,
     ServerUnavailable,
     SlidingExpiry,
     StorageFull,
     ai,
     human,
 )
+from memory_redis.testing import AsyncView
 from tests.faults.conftest import Connect
 from tests.faults.ways import OWN, WAYS, Way
 from tests.support.servers import Binary, Server, binaries, in_step, wait_until
@@ -192,3 +195,19 @@ async def test_a_key_of_another_type_is_one_clear_error_and_nothing_is_written(
     names = server.ask("KEYS", f"{namespace}:{{ann:c}}:*")
     assert names == [name]
     assert [message.text for message in (await memory.history("ann", "well").load()).messages] == ["1"]
+
+
+@pytest.mark.parametrize("face", ["sync", "async"])
+async def test_a_database_that_the_server_does_not_have_is_told_as_that(face: str, server: Server) -> None:
+    """P9: the number in the URL is at fault, not a command; every call says so and stores nothing."""
+    url = f"redis://{server.host}:{server.port}/99"
+    memory: Any = AsyncRedisMemory.from_url(url)
+    if face == "sync":
+        memory = AsyncView(RedisMemory.from_url(url))
+    for call in (memory.ping, memory.history("ann", "c").load):
+        with pytest.raises(ServerRefused, match="no database of the number in the URL"):
+            await call()
+    with pytest.raises(ServerRefused, match="no database of the number in the URL") as caught:
+        await memory.history("ann", "c").append(human("1"))
+    assert caught.value.outcome == "not_stored"
+    await memory.aclose()

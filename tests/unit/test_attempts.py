@@ -232,6 +232,17 @@ def test_an_outcome_once_open_stays_open(then: BaseException) -> None:
     assert isinstance(outcome, UnknownOutcome)
 
 
+def test_what_is_there_and_no_server_ends_a_call_at_once() -> None:
+    """P9: waiting is no use; nothing was sent, unless it was before."""
+    with pytest.raises(ServerUnavailable) as caught:
+        begun().failed(NotSent("what answers there is no Redis server", final=True))
+    assert caught.value.outcome == "not_stored"
+    sending = begun()
+    sending.failed(LOST[0])
+    with pytest.raises(UnknownOutcome):
+        sending.failed(NotSent("what answers there is no Redis server", final=True))
+
+
 @pytest.mark.parametrize("error", [*LOST, REFUSED], ids=lambda error: type(error).__name__)
 def test_a_read_has_no_outcome_to_be_unknown(error: BaseException) -> None:
     """P9: a load that got no answer is a server that could not be reached."""

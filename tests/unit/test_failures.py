@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +22,15 @@ from memory_redis import (
     WrongType,
 )
 from memory_redis._engine.attempts import RAISED
-from memory_redis._engine.failures import NotSent, is_missing_script, is_passing, never_sent, translated
+from memory_redis._engine.failures import (
+    COMMANDS,
+    NotSent,
+    is_missing_script,
+    is_passing,
+    never_sent,
+    not_opened,
+    translated,
+)
 
 SECRET = "HUNTER2"
 response = redis_errors.ResponseError
@@ -164,6 +174,91 @@ def test_the_code_of_a_refusal_is_named() -> None:
     """An operator wants to know which."""
     assert "CROSSSLOT" in str(translated(response("CROSSSLOT Keys in request don't hash to the same slot")))
     assert "NOREPLICAS" in str(translated(response("NOREPLICAS Not enough good replicas to write.")))
+
+
+SCRIPT = "script: 698a4385ce39340602df1b6e6abb2d1f92de8da6, on @user_script:1."
+NO_KEYS = [
+    "NOPERM this user has no permissions to access one of the keys used as arguments",  # Redis 7.0
+    "ERR The user executing the script can't access at least one of the keys mentioned in the command"
+    f" arguments {SCRIPT}",
+    "NOPERM No permissions to access a key",  # Redis 7.2, Valkey
+    "ERR ACL failure in script: No permissions to access a key script: on @user_script:1.",
+    "ERR Error running script (call to f_4): @user_script:1: @user_script: 1: -NOPERM The user executing"
+    " the script can't access at least one of the keys mentioned in the command arguments",  # Redis 6.2
+    f"NOPERM User {SECRET} has no permissions to access the '{SECRET}' key",
+]
+NO_COMMAND = [
+    ("NOPERM this user has no permissions to run the 'hset' command", ": HSET"),
+    ("NOPERM this user has no permissions to run the 'hset' command or its subcommand", ": HSET"),  # 6.2
+    (f"NOPERM User {SECRET} has no permissions to run the 'hset' command", ": HSET"),
+    (f"ERR ACL failure in script: User c has no permissions to run the 'time' command {SCRIPT}", ": TIME"),
+    (f"ERR The user executing the script can't run this command or subcommand {SCRIPT}", ""),
+    (f"NOPERM this user has no permissions to run the '{SECRET.lower()}' command", ""),
+    (f"NOPERM {SECRET}", ""),
+]
+
+
+@pytest.mark.parametrize("text", NO_KEYS)
+def test_keys_that_are_not_allowed_are_told_from_commands(text: str) -> None:
+    """F21, P12: as each server puts it, of a command and in a script, with its code or without."""
+    for error in (response(text), response(text.removeprefix("ERR "))):
+        assert type(translated(error)) is AccessDenied
+        assert str(translated(error)) == "the server does not allow this user the keys of the namespace"
+    bare = redis_errors.NoPermissionError(text.removeprefix("NOPERM "))
+    assert str(translated(bare)) == str(translated(response(text)))
+
+
+@pytest.mark.parametrize(("text", "name"), NO_COMMAND)
+def test_a_command_that_is_not_allowed_is_named_if_it_is_one_of_ours(text: str, name: str) -> None:
+    """F21, P12: nothing else of the server's text is shown."""
+    said = f"the server does not allow a command that is needed{name}"
+    assert str(translated(response(text))) == said
+    assert type(translated(response(text))) is AccessDenied
+    assert str(translated(redis_errors.NoPermissionError(text.removeprefix("NOPERM ")))) == said
+
+
+def test_a_database_that_is_not_allowed_is_told_as_that() -> None:
+    """F21: Valkey 9.1 keeps users to databases."""
+    said = str(translated(redis_errors.NoPermissionError("No permissions to access database")))
+    assert said == "the server does not allow this user the database of the number in the URL"
+
+
+def test_the_commands_that_are_named_are_those_of_the_documents() -> None:
+    """What docs/in-redis.md asks for, and what an error may name, are one list."""
+    text = (Path(__file__).parents[2] / "docs" / "in-redis.md").read_text()
+    [line] = re.findall(r"^    (ACL SETUSER .*)$", text, re.MULTILINE)
+    assert {word[1:] for word in line.split() if word.startswith("+")} == COMMANDS
+
+
+@pytest.mark.parametrize(
+    "text", ["DB index is out of range", "invalid DB index", "SELECT is not allowed in cluster mode"]
+)
+def test_a_database_that_is_not_there_is_told_as_that(text: str) -> None:
+    """P9: each way to say that SELECT cannot be."""
+    for error in (response(text), response(f"ERR {text}")):
+        assert type(translated(error)) is ServerRefused
+        assert "no database of the number in the URL" in str(translated(error))
+    assert "database" not in str(translated(response(f"ERR unknown command '{text}'")))
+
+
+@pytest.mark.parametrize(
+    ("text", "tls", "said"),
+    [
+        (f'Protocol error, got "{SECRET}" as reply type byte', False, "no Redis server"),
+        (f'Protocol error, got "{SECRET}" as reply type byte', True, "no Redis server"),
+        ('Protocol error, got "\\x15" as reply type byte', False, "rediss://"),
+        ('Protocol error, got "\\x15" as reply type byte', True, "no Redis server"),
+    ],
+)
+def test_an_answer_to_the_greeting_that_is_no_protocol_is_final(text: str, tls: bool, said: str) -> None:
+    """P9, P12: what is there is no server of ours; a TLS alert shows that TLS is spoken there."""
+    cause = redis_errors.InvalidResponse(text)
+    error = not_opened(cause, tls=tls)
+    error.__cause__ = cause
+    assert error.final
+    assert type(translated(error)) is ServerUnavailable
+    assert said in str(translated(error))
+    assert SECRET not in str(translated(error)) + repr(error)
 
 
 @pytest.mark.parametrize("password", ["redis://u:HUNTER2@h:1/0", "user HUNTER2", "HUNTER2"])
