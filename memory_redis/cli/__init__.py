@@ -16,7 +16,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code of the process.
 
     0 done, 1 failed or an anomaly was found, 2 the call itself is wrong, 3 the server cannot be
-    reached or refuses us, 130 interrupted. Errors are one line on standard error.
+    reached or refuses us (a password, a permission, a replica, full, too old, any other refusal), 130
+    interrupted. Errors are one line on standard error.
     """
     # Imported late: worker processes of the demo import this package again and need none of it.
     try:

@@ -6,7 +6,10 @@ from memory_redis import (
     InvalidSetting,
     MemoryRedisError,
     PoolExhausted,
+    ServerRefused,
     ServerUnavailable,
+    StorageFull,
+    UnsupportedServer,
 )
 from memory_redis.cli.safe import safe_id
 
@@ -16,6 +19,9 @@ ANOMALY = 1
 USAGE = 2
 UNREACHABLE = 3
 INTERRUPTED = 130
+
+REFUSALS = (ServerUnavailable, PoolExhausted, StorageFull, AccessDenied, UnsupportedServer, ServerRefused)
+"""The server cannot be reached, or refuses us or what we ask for: exit code 3."""
 
 
 class CommandError(Exception):
@@ -30,7 +36,7 @@ def exit_code(error: MemoryRedisError | CommandError) -> int:
     """The exit code of the process that ends with this error."""
     if isinstance(error, CommandError):
         return error.code
-    if isinstance(error, ServerUnavailable | PoolExhausted | AccessDenied):
+    if isinstance(error, REFUSALS):
         return UNREACHABLE
     if isinstance(error, InvalidSetting | InvalidId):
         return USAGE

@@ -146,6 +146,19 @@ def test_ctrl_c_ends_everything() -> None:
         assert demo_keys(server) == []
 
 
+def test_a_server_that_becomes_full_is_said_in_one_line_and_left_empty() -> None:
+    """Full in the middle: exit code 3 as of any refusal, and still no key is left, for it may erase."""
+    with Server() as server:
+        process = started("demo", "--conversations", "2000", "--url", server.url)
+        wait_until(lambda: len(demo_keys(server)) > 20, "keys of the demo", 30)
+        server.ask("CONFIG", "SET", "maxmemory-policy", "noeviction", "maxmemory", 1024)
+        output, errors = process.communicate(timeout=60)
+        assert process.returncode == 3, errors
+        assert output == ""
+        assert errors.splitlines()[-1].startswith("memory-redis: the server is out of memory")
+        assert demo_keys(server) == []
+
+
 def test_workers_end_with_their_parent() -> None:
     """When the parent is killed, no worker outlives it."""
     with Server() as server:

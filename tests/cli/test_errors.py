@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 
 import pytest
 import redis
 
-from memory_redis import RedisMemory, human
+from memory_redis import RedisMemory, ServerError, errors, human
 from memory_redis.cli import main
+from memory_redis.cli.problems import exit_code
 from tests.cli.command import ROOT, environment, is_one_line, memory_redis
-from tests.support.servers import Server
+from tests.faults.test_old_servers import OldServer
+from tests.support.servers import Server, free_port
 
 
 @pytest.mark.parametrize(
@@ -65,6 +68,70 @@ def test_a_wrong_password_is_said_in_one_line() -> None:
     assert (done.returncode, done.stdout) == (3, "")
     assert is_one_line(done.stderr)
     assert "-one" not in done.stderr
+
+
+def pinned_on(
+    url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> tuple[int, str, str]:
+    """What `pin`, which writes, gives on a server that will not have it: code, output, error."""
+    monkeypatch.setattr("memory_redis.cli.arguments.DEADLINE_SECONDS", 0.5)
+    code = main(["pin", "ann", "talk", "--url", url])
+    printed = capsys.readouterr()
+    return code, printed.out, printed.err
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        ("full", "out of memory"),
+        ("replica", "is not ready: READONLY"),
+        ("other keys", "the keys of the namespace"),
+        ("command missing", "a command that is needed: HMGET"),
+        ("no such database", "no database of the number in the URL"),
+        ("too old", "6.2"),
+    ],
+)
+def test_a_server_that_refuses_us_is_exit_code_3(
+    state: str, reason: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever the reason is, a script that calls us can tell it from a wrong call and from an anomaly."""
+    with Server() as server:
+        url = server.url
+        with RedisMemory.from_url(url) as memory:
+            memory.history("ann", "talk").append(human("Hi"))
+        if state == "full":
+            server.ask("CONFIG", "SET", "maxmemory-policy", "noeviction")
+            server.ask("CONFIG", "SET", "maxmemory", 1024)
+        elif state == "replica":
+            server.ask("REPLICAOF", "127.0.0.1", free_port())
+        elif state == "no such database":
+            url = url.removesuffix("/0") + "/99"
+        elif state != "too old":
+            rules = {
+                "other keys": ("~other:*", "+@all"),
+                "command missing": ("~*", "+@all", "-hmget"),
+            }
+            server.ask("ACL", "SETUSER", "bot", "on", ">secret", *rules[state])
+            url = f"redis://bot:secret@127.0.0.1:{server.port}/0"
+        if state == "too old":
+            with contextlib.closing(OldServer("5.0.14")) as old:
+                code, output, said = pinned_on(f"redis://127.0.0.1:{old.port}/0", monkeypatch, capsys)
+        else:
+            code, output, said = pinned_on(url, monkeypatch, capsys)
+    assert (code, output) == (3, "")
+    assert is_one_line(said)
+    assert reason in said
+    assert "secret" not in said
+
+
+def test_every_error_of_the_server_is_exit_code_3_but_those_of_the_data_and_the_loop() -> None:
+    """A key of another type is an anomaly; an asyncio client of another loop is a fault of the program."""
+    kinds = {
+        kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, ServerError)
+    }
+    others = {kind for kind in kinds if exit_code(kind("x")) != 3}
+    assert others == {ServerError, errors.WrongType, errors.WrongEventLoop}
+    assert exit_code(errors.UnknownOutcome("c0ffee")) == 1
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,8 @@ def demonstrate(
                 vanished = watch_it_vanish(url, namespace + EXPIRY, server)
                 advance(1)
         except BaseException as error:
-            if not isinstance(error, MemoryRedisError | CommandError) or exit_code(error) != UNREACHABLE:
+            said = exit_code(error) if isinstance(error, MemoryRedisError | CommandError) else None
+            if said != UNREACHABLE or _answers(url):
                 with suppress(MemoryRedisError):
                     _erase(memory, conversations, screen)
             raise
@@ -98,6 +99,16 @@ def demonstrate(
         leftovers = _leftovers(server, namespace, erased)
         turns = sum(len(conversation.turns) for conversation in conversations)
         return Outcome(server.name(), len(conversations), turns, replayed, tally, sizes, vanished, leftovers)
+
+
+def _answers(url: str) -> bool:
+    """Whether the server that refused something, as a full one does, is there and may yet erase."""
+    try:
+        with RedisMemory.from_url(url, deadline=1) as memory:
+            memory.ping()
+    except MemoryRedisError:
+        return False
+    return True
 
 
 def _check(
