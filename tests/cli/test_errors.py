@@ -14,7 +14,8 @@ from memory_redis.cli import main
 from memory_redis.cli.problems import exit_code
 from tests.cli.command import ROOT, environment, is_one_line, memory_redis
 from tests.faults.test_old_servers import OldServer
-from tests.support.servers import Server, free_port
+from tests.support.server import free_port
+from tests.support.servers import Server
 
 
 @pytest.mark.parametrize(
