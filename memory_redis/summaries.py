@@ -11,7 +11,7 @@ from memory_redis.counting import Counter, checked_count, text_bytes
 from memory_redis.errors import InvalidMessage
 from memory_redis.layouts import text_of
 from memory_redis.messages import StoredMessage, human, system
-from memory_redis.toolcalls import safe_cut
+from memory_redis.toolcalls import last_safe_cut, safe_cut
 
 INSTRUCTION = (
     "Summarise the conversation below in a few sentences, for somebody who is to go on with it."
@@ -90,7 +90,7 @@ class KeepTokens:
         safe = safe_cut(messages, cut)
         if safe < len(messages):
             return safe
-        return next((at for at in range(cut - 1, 0, -1) if safe_cut(messages, at) == at), 0)
+        return last_safe_cut(messages, cut - 1)
 
 
 def at_once(messages: Sequence[StoredMessage], cut: int) -> int:
@@ -122,7 +122,8 @@ def _line(message: StoredMessage) -> str:
     role = message.data.get("role", "chat") if message.type == "chat" else message.type
     calls = [f"[calls {call.get('name')} {_arguments(call)}]" for call in message.tool_calls]
     said = " ".join(filter(None, [message.text, *calls]))
-    return f"{role}: {said}".replace("\n", "\n  ")  # or a text could pass for several speakers
+    speaker = f"{role} ({message.name})" if message.name else role
+    return f"{speaker}: {said}".replace("\n", "\n  ")  # or a text could pass for several speakers
 
 
 def _arguments(call: dict[str, Any]) -> str:

@@ -82,16 +82,30 @@ def safe_cut(messages: Sequence[StoredMessage], cut: int) -> int:
     That is at or after `cut`, behind the results of the calls before it; but before a call that may
     still be answered: one without its results, after which no human has spoken.
     """
-    waiting, answers = _exchanges(messages)
-    humans = [at for at, message in enumerate(messages) if message.type == "human"]
-    last_human = humans[-1] if humans else -1
-    spans = [(call, max(found)) for call, found in answers.items()]
-    for call, end in sorted(spans):
+    edge, spans = _spans(messages)
+    for call, end in spans:
         if call < cut <= end:
             cut = end + 1
-    for call in sorted((at for at in waiting if at > last_human), reverse=True):
-        cut = min(cut, call)
-    for call, end in sorted(spans, reverse=True):
+    return _whole_before(min(cut, edge), spans)
+
+
+def last_safe_cut(messages: Sequence[StoredMessage], cut: int) -> int:
+    """The last place up to `cut` where `safe_cut` would cut a list."""
+    edge, spans = _spans(messages)
+    return _whole_before(min(cut, edge), spans)
+
+
+def _spans(messages: Sequence[StoredMessage]) -> tuple[int, list[tuple[int, int]]]:
+    """The place of the first call that may still be answered; of each answered call and its last result."""
+    waiting, answers = _exchanges(messages)
+    last_human = max((at for at, message in enumerate(messages) if message.type == "human"), default=-1)
+    edge = min((at for at in waiting if at > last_human), default=len(messages))
+    return edge, sorted((call, max(found)) for call, found in answers.items())
+
+
+def _whole_before(cut: int, spans: Sequence[tuple[int, int]]) -> int:
+    """The last place up to `cut` that is inside no span."""
+    for call, end in reversed(spans):
         if call < cut <= end:
             cut = call
     return cut

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory_redis import StoredMessage, ai, function, human, system, tool
-from memory_redis.toolcalls import safe_cut, ties_of, without_orphans, without_unanswered
+from memory_redis.toolcalls import last_safe_cut, safe_cut, ties_of, without_orphans, without_unanswered
 from tests.unit.strategies import examples
 
 
@@ -95,6 +95,18 @@ def test_no_cut_parts_what_belongs_together(messages: list[StoredMessage], cut: 
     expected = onwards if onwards <= edge else max(place for place in range(edge + 1) if whole(place))
     assert safe_cut(messages, cut) == expected
     assert safe_cut(messages, expected) == expected
+
+
+@given(messages=conversations, cut=st.integers(0, 14))
+@examples(500)
+def test_the_last_cut_up_to_a_place_is_the_last_that_stays_where_it_is(
+    messages: list[StoredMessage], cut: int
+) -> None:
+    """Decision 23: found at once, as if each place had been tried."""
+    cut = min(cut, len(messages))
+    assert last_safe_cut(messages, cut) == next(
+        at for at in range(cut, -1, -1) if safe_cut(messages, at) == at
+    )
 
 
 @given(messages=conversations)
