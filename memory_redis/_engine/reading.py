@@ -2,7 +2,8 @@
 
 A window of a number of messages is a range of the list. Any other is found by the headers of the
 records, in one script. Where that cannot be, because records have no header, were counted by another
-counter or are damaged, the tail is read in ranges of growing length, and the same rule applied here.
+counter or are damaged, the tail is read in ranges of growing length, and the same rule applied here; so
+it is where damaged ones are left out of a number of messages.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ _FOUND, _TOO_MANY, _TOO_LARGE = 1, 2, -1
 _NOTHING: Final = Bounds(messages=0)
 """A window that is asked for where only the server's time, and the state, are wanted."""
 _FIRST_TAIL: Final = 64
-"""Records that are read at first where headers do not tell; twice as many each time they do not suffice."""
+"""Records that are read at first where headers do not tell, or damaged ones are left out; twice as many each
+time they do not suffice."""
 
 
 class Loaded(NamedTuple):
@@ -139,25 +141,18 @@ class Reader:
         else:
             # index 1 to 0 is an empty range
             found = yield from ranges.read(*((-wanted, -1) if wanted else (1, 0)), extra)
-        replies, start = found.extra, 0
-        while True:
-            records, position = found.records[start:], found.position + start
-            ranges.bound(records)
-            messages, failed, tied = self._decoder.messages(records, position, whole=on_corrupt == "skip")
-            if failed and on_corrupt == "raise":
-                raise failed[0]
-            missing = 0 if wanted is None else wanted - len(messages)
-            if not (failed and missing > 0 and position > found.state.trimmed):
-                break
-            # Records that were left out do not count: read further back for as many more.
-            if start:
-                start = max(start - missing, 0)
-            else:
-                found = yield from ranges.read(-(len(found.records) + missing), -1)
-        state = found.state
+        state, records = found.state, found.records
+        ranges.bound(records)
+        messages, failed, tied = self._decoder.messages(records, found.position, whole=on_corrupt == "skip")
+        if failed and on_corrupt == "raise":
+            raise failed[0]
+        if failed and wanted is not None and found.position > state.trimmed:
+            # Records that are left out do not count: as many messages may stand further back.
+            loaded = yield from self._tail(bounds, on_corrupt, 0, max(2 * wanted, _FIRST_TAIL))
+            return loaded._replace(extra=found.extra)
         if tied and (wanted is not None or state.trimmed > state.edited):
             messages = without_orphans(messages, tied)
-        return Loaded(state, messages, failed, replies)
+        return Loaded(state, messages, failed, found.extra)
 
     def _limited(self, bounds: Bounds, on_corrupt: OnCorrupt, extra: tuple[Call, ...]) -> Flow[Loaded]:
         """A window with limits that the headers of the records tell."""
@@ -277,7 +272,8 @@ class Reader:
             ranges.bound(records[places[0] - position : places[-1] + 1 - position])
         # Those that were left out are told as far as the window reaches; behind all messages if it is empty.
         start = places[0] if places else _place(messages[-1]) if messages else -1
-        if pick.first == 0 and (whole or oldest):
+        full = pick.after - pick.first == bounds.messages
+        if pick.first == 0 and (oldest or (whole and not full)):
             start = -1
         end = _place(messages[pick.after]) if pick.after < len(messages) else state.version
         skipped = () if cut else tuple(one for one in failed if start < one.position < end)

@@ -10,16 +10,19 @@ import redis
 from memory_redis import (
     ConflictError,
     CorruptRecord,
+    HistoryTooLarge,
     InvalidSetting,
     LastMessages,
     Limits,
     MaxMessages,
+    RedisMemory,
     UnsupportedFormat,
     human,
 )
 from memory_redis.telemetry import Event
 from tests.conftest import MakeMemory
-from tests.scenarios.stored import Names, positions, texts
+from tests.scenarios.ambush import Ambush
+from tests.scenarios.stored import Names, positions, real_servers, texts
 
 pytestmark = pytest.mark.anyio
 
@@ -111,6 +114,57 @@ async def test_a_window_reads_on_past_corrupt_records(
     assert texts(snapshot) == ["0", "1", "4"][-wanted:]
     with pytest.raises(CorruptRecord):
         await history.load(LastMessages(wanted))
+
+
+async def test_what_a_window_of_messages_passes_over_is_told_as_far_as_it_reaches(
+    coded: MakeMemory, raw: redis.Redis, keys: Names
+) -> None:
+    """P10, F10: not what stands before the oldest that it shows; all, if there are too few to show."""
+    history = coded(on_corrupt="skip").history("ann", "c1")
+    await history.append(*(human(str(number)) for number in range(9)))
+    for at in (0, 2, 5, 7, 8):
+        raw.lset(keys.messages, at, b"rubbish")
+    for wanted, shown, skipped in (
+        (1, [6], [7, 8]),
+        (2, [4, 6], [5, 7, 8]),
+        (3, [3, 4, 6], [5, 7, 8]),
+        (4, [1, 3, 4, 6], [2, 5, 7, 8]),
+        (5, [1, 3, 4, 6], [0, 2, 5, 7, 8]),
+    ):
+        snapshot = await history.load(LastMessages(wanted))
+        assert positions(snapshot) == shown
+        assert [error.position for error in snapshot.skipped] == skipped
+
+
+async def test_reading_on_past_corrupt_records_ends_at_the_limit_of_a_load(
+    memory: MakeMemory, raw: redis.Redis, keys: Names
+) -> None:
+    """F10, decision 16: what is read further back counts as far as it is shown."""
+    history = memory(limits=Limits(load_bytes=5000), on_corrupt="skip").history("ann", "c1")
+    await history.append(*(human("x" * 600) for _ in range(20)))
+    raw.lset(keys.messages, -2, b"rubbish")
+    assert positions(await history.load(LastMessages(6))) == [13, 14, 15, 16, 17, 19]
+    with pytest.raises(HistoryTooLarge):
+        await history.load(LastMessages(8))
+
+
+@real_servers
+async def test_a_window_that_reads_on_shows_no_more_when_others_write_meanwhile(
+    ambush: Ambush, raw: redis.Redis, keys: Names, namespace: str, url: str
+) -> None:
+    """F10, P6: the newest n of one moment, whatever comes before each request."""
+    with (
+        RedisMemory.from_url(url, namespace=namespace) as writer,
+        RedisMemory.from_url(ambush.url, namespace=namespace, on_corrupt="skip") as reader,
+    ):
+        history = writer.history("ann", "c1")
+        for nth in range(1, 10):
+            history.append(human("old"), human("old"))
+            raw.lset(keys.messages, -1, b"rubbish")
+            ambush.lay(nth, lambda: history.append(human("new"), human("new")))
+            snapshot = reader.history("ann", "c1").load(LastMessages(1))
+            assert texts(snapshot) in (["old"], ["new"])
+            assert snapshot.version.number - 1 - (positions(snapshot)[0] or 0) == len(snapshot.skipped)
 
 
 async def test_a_strict_window_does_not_see_corrupt_records_before_it(

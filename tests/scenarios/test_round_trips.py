@@ -11,7 +11,7 @@ import redis
 
 from memory_redis import ConflictError, LastMessages, MaxMessages, SlidingExpiry, ai, human
 from tests.conftest import MakeMemory
-from tests.scenarios.stored import reads, real_servers
+from tests.scenarios.stored import Names, positions, reads, real_servers
 
 pytestmark = [pytest.mark.anyio, real_servers]
 
@@ -54,6 +54,21 @@ async def test_an_empty_window_is_one_trip(coded: MakeMemory, trips: Trips) -> N
     history = coded().history("ann", "c1")
     await history.append(human("1"), human("2"))
     assert await trips(history.load(LastMessages(0))) == 1
+
+
+async def test_records_that_are_left_out_cost_few_trips(
+    memory: MakeMemory, raw: redis.Redis, keys: Names, trips: Trips
+) -> None:
+    """F10, decision 22: each looks at twice as many as the one before."""
+    history = memory(on_corrupt="skip").history("ann", "c1")
+    await history.append(*(human(str(number)) for number in range(901)))
+    with raw.pipeline() as pipeline:
+        for at in range(1, 901):
+            pipeline.lset(keys.messages, at, b"rubbish")
+        pipeline.execute()
+    assert positions(await history.load(LastMessages(1))) == [0]
+    # 1, 64, 128, 256, 512 and 1,024 records; twice, for damaged ones do not tell where they stand
+    assert await trips(history.load(LastMessages(1))) == 12
 
 
 async def test_a_turn_is_two_trips(memory: MakeMemory, trips: Trips) -> None:
