@@ -92,8 +92,8 @@ class History(_HistoryBase, Lifetime):
     def load(self, window: Window | None = None, *, on_corrupt: OnCorrupt | None = None) -> Snapshot:
         """The messages that a window shows, and the version they belong to; one round trip.
 
-        A conversation of over 10,000 messages that is loaded whole takes one more for each further
-        10,000.
+        A conversation of over 1,000 messages that is loaded whole takes one more for each further
+        10,000 that have begun.
 
         Args:
             window: instead of the memory's.

@@ -25,6 +25,9 @@ META: Final = ("b", "v", "t", "l", "n", "e", "s", "p")
 PAGE: Final = 10_000
 """Records that one round trip of a load of everything asks for at most."""
 
+FIRST: Final = 1_000
+"""Records that it asks for before it knows how many bytes there are."""
+
 
 class State(NamedTuple):
     """A conversation's meta as a read found it."""
@@ -191,7 +194,7 @@ class Ranges:
         Args:
             strict: more than a load may bring is an error; else the newest are given, as `fitting` does.
         """
-        first = (0, PAGE - 1) if wanted is None else (-wanted, PAGE - wanted - 1)
+        first = (0, FIRST - 1) if wanted is None else (-wanted, PAGE - wanted - 1)
         replies: list[Any] | None = None
         while True:
             found = yield from self.read(*first, extra if replies is None else ())

@@ -5,18 +5,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 import redis
 
 from memory_redis import HistoryTooLarge, LastMessages, Limits, MaxMessages, RedisMemory, human
 from tests.conftest import MakeMemory
-from tests.scenarios.stored import Names, positions, real_servers, texts
+from tests.scenarios.stored import Names, positions, reads, real_servers, texts
 
 pytestmark = pytest.mark.anyio
 
 LONG = 10_000
 """Messages that one round trip of a load carries at most."""
+FIRST = 1_000
+"""Messages that its first carries at most."""
 
 
 def fill(raw: redis.Redis, keys: Names, count: int) -> None:
@@ -29,11 +32,17 @@ def fill(raw: redis.Redis, keys: Names, count: int) -> None:
         pipeline.execute()
 
 
-@pytest.mark.parametrize("count", [LONG, LONG + 1, 2 * LONG + 345])
+async def append(history: Any, text: str, count: int) -> None:
+    """So many messages of one text, as many at once as may be."""
+    for at in range(0, count, 1000):
+        await history.append(*[human(text)] * min(1000, count - at))
+
+
+@pytest.mark.parametrize("count", [FIRST - 1, FIRST, LONG, LONG + 1, LONG + FIRST - 1, 2 * LONG + 345])
 async def test_all_messages_of_a_long_history_come_in_order(
     memory: MakeMemory, raw: redis.Redis, keys: Names, count: int
 ) -> None:
-    """I04: at and around the size of a page, and over several."""
+    """I04: at and around the size of a page, of the first one, and over several."""
     history = memory().history("ann", "c1")
     await history.append(human("1"))
     fill(raw, keys, count)
@@ -118,6 +127,38 @@ async def test_a_history_of_too_many_bytes_is_refused_whole_and_read_in_pages(me
     assert pages == [str(number) for number in range(10)]
     await history.append(human("y"))
     assert await history.count() == 11
+
+
+@real_servers
+@pytest.mark.parametrize("count", [FIRST, FIRST + 1, LONG + FIRST, LONG + FIRST + 1])
+async def test_a_long_history_takes_one_trip_more_for_each_page(
+    memory: MakeMemory, raw: redis.Redis, count: int
+) -> None:
+    """R73, I04: one for the first 1,000 messages, and one for each further 10,000."""
+    history = memory().history("ann", "c1")
+    await append(history, "1", count)
+    before = reads(raw)
+    assert len((await history.load()).messages) == count
+    pages = -(-(count - FIRST) // LONG)
+    assert reads(raw) - before - 1 == 1 + pages  # less our own look
+
+
+@real_servers
+async def test_a_history_of_too_many_bytes_does_not_travel_before_it_is_refused(
+    memory: MakeMemory, raw: redis.Redis
+) -> None:
+    """Decision 16: what the server says of its size with the first messages decides; not the others."""
+    history = memory(limits=Limits(load_bytes=4_000_000)).history("ann", "c1")
+    await append(history, "x" * 1000, 9000)
+    before = sent(raw)
+    with pytest.raises(HistoryTooLarge):
+        await history.load()
+    assert sent(raw) - before < 1_500_000
+
+
+def sent(raw: redis.Redis) -> int:
+    """The bytes that the server has sent to all."""
+    return int(raw.info("stats")["total_net_output_bytes"])
 
 
 async def test_the_last_messages_are_bound_by_the_same_limit(memory: MakeMemory) -> None:

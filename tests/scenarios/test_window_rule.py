@@ -333,6 +333,7 @@ def test_every_window_of_every_conversation_shows_what_the_rule_says(
         monkeypatch.setattr(reading, "_FIRST_TAIL", 1)
         for module in (reading, ranges):
             monkeypatch.setattr(module, "PAGE", 4)
+        monkeypatch.setattr(ranges, "FIRST", 2)
     numbers = count()
     with ExitStack() as stack:
         writers = [
