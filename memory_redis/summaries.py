@@ -97,13 +97,26 @@ def at_once(messages: Sequence[StoredMessage], cut: int) -> int:
     """How many of the messages before `cut` one request tells of: up to 256 KiB of text, at least one.
 
     More than that has come together if a model has failed for long. It would never get through whole.
+    A message that is longer by itself goes with those before it.
     """
     room = REQUEST_BYTES
     for at, message in enumerate(messages[:cut]):
-        room -= text_bytes(message)
+        size = text_bytes(message)
+        room -= size
         if room < 0:
-            return min(safe_cut(messages, max(at, 1)), cut) or cut
+            fits = at + (size > REQUEST_BYTES)
+            return min(safe_cut(messages, fits), cut) or cut
     return cut
+
+
+def cut_of_beginning(messages: Sequence[StoredMessage]) -> int:
+    """How many are to be summarised of the oldest messages of a conversation of too many bytes.
+
+    Half of them, whatever a plan would keep; 0 if they are one tool exchange.
+    """
+    half = max(len(messages) // 2, 1)
+    safe = safe_cut(messages, half)
+    return safe if safe < len(messages) else last_safe_cut(messages, half)
 
 
 def shown(summary: str) -> StoredMessage:

@@ -33,7 +33,16 @@ from memory_redis.errors import (
 )
 from memory_redis.messages import StoredMessage
 from memory_redis.snapshots import Snapshot
-from memory_redis.summaries import ALWAYS, KeepMessages, KeepTokens, answer_of, at_once, request
+from memory_redis.summaries import (
+    ALWAYS,
+    REQUEST_BYTES,
+    KeepMessages,
+    KeepTokens,
+    answer_of,
+    at_once,
+    cut_of_beginning,
+    request,
+)
 from memory_redis.telemetry import Event
 from memory_redis.versions import Version
 from memory_redis.windows import AllMessages
@@ -83,12 +92,15 @@ class _Making:
             snapshot, _ = yield read.load(_WHOLE, "skip")
             self.held = plan.threshold.crossed(snapshot.messages)
             due = (yield compactor.claim(self._claim, hold_ms, ALWAYS)) if self.held else due
-        self.held = due == Claim.HELD
+        self.held = due in (Claim.HELD, Claim.LARGE)
         if not self.held:
             return
-        snapshot, _ = yield read.load(_WHOLE, "skip")
-        messages = _understood(snapshot)
-        cut = plan.cut(messages) if plan.threshold.crossed(messages) else 0
+        if due == Claim.LARGE:
+            snapshot, messages, cut = yield from self._beginning()
+        else:
+            snapshot, _ = yield read.load(_WHOLE, "skip")
+            messages = _understood(snapshot)
+            cut = plan.cut(messages) if plan.threshold.crossed(messages) else 0
         if cut < 1:
             return
         cut = at_once(messages, cut)
@@ -96,6 +108,19 @@ class _Making:
         summary = answer_of(output)
         last = messages[cut - 1].seq or 0
         yield self._put(summary, snapshot.version, snapshot.version.number - last - 1)
+
+    def _beginning(self) -> Generator[Any, Any, tuple[Snapshot, Sequence[StoredMessage], int]]:
+        """The oldest messages of a conversation of too many bytes, and how many are to be summarised.
+
+        Enough for one request; where that is one tool exchange, as far as one load may bring them.
+        """
+        conversation, plan = self._conversation, self._summariser.plan
+        snapshot = yield conversation.beginning(4 * REQUEST_BYTES)
+        messages = _understood(snapshot)
+        if not cut_of_beginning(messages):
+            snapshot = yield conversation.beginning(conversation.settings.limits.load_bytes)
+            messages = _understood(snapshot)
+        return snapshot, messages, max(plan.cut(messages), cut_of_beginning(messages))
 
     def _put(self, summary: str, version: Version, keep: int) -> Flow[None]:
         with suppress(ConflictError):  # cleared, ended or edited: it tells of nothing that is there

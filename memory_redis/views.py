@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from memory_redis._engine.conversation import Conversation, ReadsConversation
 from memory_redis._engine.plans import Flow
 from memory_redis._engine.reading import Place
-from memory_redis.errors import InvalidSetting
+from memory_redis.errors import HistoryTooLarge, InvalidSetting
+from memory_redis.limits import Limits
 from memory_redis.messages import StoredMessage
 from memory_redis.options import OnCorrupt
 from memory_redis.selection import trim_messages
@@ -17,7 +18,7 @@ from memory_redis.snapshots import Snapshot
 from memory_redis.summaries import shown
 from memory_redis.upkeep import Summariser
 from memory_redis.versions import AppendId
-from memory_redis.windows import AllMessages, Combined, Since, Window
+from memory_redis.windows import AllMessages, Combined, LastMessages, Since, Window
 
 _WHOLE = AllMessages()
 
@@ -69,8 +70,10 @@ def _together(read: Window, below: tuple[Window, ...], window: Window) -> tuple[
 class ViewReader:
     """Reads a conversation as a view shows it; in all else as its reader."""
 
-    def __init__(self, reader: ReadsConversation, view: View) -> None:
+    def __init__(self, reader: ReadsConversation, view: View, limits: Limits) -> None:
         self._reader, self._view = reader, view
+        self._sure = LastMessages(max(limits.load_bytes // limits.record_bytes, 1))
+        """What one load may bring, however large the messages are."""
 
     def page(
         self, place: Place | None, size: int, on_corrupt: OnCorrupt
@@ -84,7 +87,13 @@ class ViewReader:
         """As `Reader.load`; the window of a call limits the messages, and a summary comes on top."""
         view = self._view
         read, below = _together(view.read, view.below, window)
-        snapshot, stored = yield from self._reader.load(read, on_corrupt, key_id)
+        try:
+            snapshot, stored = yield from self._reader.load(read, on_corrupt, key_id)
+        except HistoryTooLarge:
+            if view.summariser is None or read.bounds.oldest:
+                raise
+            # Until a summary tells of the others, which a load that fails would prevent for ever.
+            snapshot, stored = yield from self._reader.load(read & self._sure, on_corrupt, key_id)
         messages = snapshot.messages
         for one in below:
             messages = trim_messages(messages, one)
@@ -98,6 +107,6 @@ class ViewReader:
 def view_of(conversation: Conversation, view: View) -> Conversation:
     """The same conversation, read as a view shows it."""
     viewed = copy(conversation)
-    viewed.read_by(ViewReader(conversation.reader, view))
+    viewed.read_by(ViewReader(conversation.reader, view, conversation.settings.limits))
     viewed.default_window = _WHOLE
     return viewed

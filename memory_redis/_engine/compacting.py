@@ -26,6 +26,9 @@ from memory_redis.versions import ID_BYTES, Version
 
 _STORED_OR_NOT: Final = "the summary may or may not be stored; the next load shows which"
 
+_ANY_NUMBER: Final = 2**53
+"""More messages than there can be: what is then due is so by its bytes alone."""
+
 
 class Claim(IntEnum):
     """What the claim script says."""
@@ -34,6 +37,7 @@ class Claim(IntEnum):
     HELD = 1
     ANOTHERS = 2
     UNTOLD = 3
+    LARGE = 4
 
 
 class Compaction(IntEnum):
@@ -109,9 +113,13 @@ class Compactor:
         return int(removed)
 
     def claim(self, claim: bytes, hold_ms: int, threshold: Threshold) -> Flow[Claim]:
-        """Whether the claim is held; `UNTOLD` if the messages have to be looked at for that."""
+        """Whether the claim is held; `UNTOLD` if the messages have to be looked at for that.
+
+        `LARGE` is held too: by then the records have half of the bytes that one load may bring, or more.
+        """
         if threshold.counter is not None and not code_of(threshold.counter):
-            return Claim.UNTOLD
+            status = yield from self._asked(claim, hold_ms, (_ANY_NUMBER, 0, 0))
+            return Claim.UNTOLD if status == Claim.BELOW else status
         limits = (threshold.messages, threshold.tokens, code_of(threshold.counter))
         return (yield from self._asked(claim, hold_ms, limits))
 
@@ -121,7 +129,12 @@ class Compactor:
 
     def _asked(self, claim: bytes, hold_ms: int, limits: tuple[int, int, int]) -> Flow[Claim]:
         keys = self._keys
-        words: list[Word] = [claim, str(hold_ms), *map(str, limits)]
+        words: list[Word] = [
+            claim,
+            str(hold_ms),
+            *map(str, limits),
+            str(self._settings.limits.load_bytes // 2),
+        ]
         reply = yield Plan((Call(CLAIM, words, keys=(keys.messages, keys.meta)),), only, keys.label)
         return Claim(reply[0])
 

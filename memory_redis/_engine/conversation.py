@@ -84,6 +84,10 @@ class Conversation:
         """The flows that change when it ends."""
         return Renewer(self.keys, self._terms, self.settings.emit)
 
+    def beginning(self, enough: int) -> Flow[Snapshot]:
+        """As `Reader.beginning`: what is stored, whatever is shown of it."""
+        return Reader(self.keys, self.settings, self._terms).beginning(enough)
+
     @property
     def compactor(self) -> Compactor:
         """The flows that summarise it."""

@@ -293,6 +293,24 @@ class Reader:
             raise failed[0]
         return messages
 
+    def beginning(self, enough: int) -> Flow[Snapshot]:
+        """The oldest messages, of so many bytes or more, as far as one load may bring them.
+
+        Damaged ones are left out.
+        """
+        limits, ranges = self._settings.limits, self._ranges
+        size = max(limits.load_bytes // limits.record_bytes, 1)  # fits, whatever the messages
+        while True:
+            found = yield from ranges.read(0, size - 1)
+            records = ranges.fitting(found.records, oldest=True)
+            if len(records) < size or sum(map(len, records)) >= enough:
+                break
+            size *= 2
+        state = found.state
+        summary, damaged = self._summary(state, "skip")
+        messages, failed, _ = self._decoder.messages(records, found.position, whole=True)
+        return Snapshot(messages, state.token, state.trimmed, (*damaged, *failed), summary)
+
     def page(
         self, place: Place | None, size: int, on_corrupt: OnCorrupt
     ) -> Flow[tuple[list[StoredMessage], Place | None]]:

@@ -17,7 +17,6 @@ from memory_redis import (
     AsyncOnly,
     ConflictError,
     CorruptRecord,
-    HistoryTooLarge,
     InvalidMessage,
     InvalidSetting,
     Limits,
@@ -485,16 +484,6 @@ async def test_a_counter_that_fails_is_an_error_and_the_message_is_stored(
         caught.value.__cause__, ZeroDivisionError if isinstance(count, Exception) else InvalidSetting
     )
     assert (texts(await store.load("s1")), model.asked) == (["0", "1"], [])
-
-
-@one_server
-async def test_a_conversation_too_large_to_be_loaded_is_stored_all_the_same(memory: MakeMemory) -> None:
-    """R98: the error says why there is no summary."""
-    store = over(memory(limits=Limits(load_bytes=2000)), SUMMARY, Model(), 2)
-    with pytest.raises(SummaryNotMade) as caught:
-        await store.append("s1", *(human("x" * 500) for _ in range(5)))
-    assert isinstance(caught.value.__cause__, HistoryTooLarge)
-    assert await store.session("s1").count() == 5
 
 
 async def test_a_turn_is_committed_although_its_summary_fails(memory: MakeMemory) -> None:

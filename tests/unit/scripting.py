@@ -133,10 +133,16 @@ class Conversation:
         return dict(zip(COMPACTED, reply, strict=True))
 
     def claim(
-        self, identity: bytes, most: int = -1, tokens: int = 0, counter: int = 0, ms: int = HOLD
+        self,
+        identity: bytes,
+        most: int = -1,
+        tokens: int = 0,
+        counter: int = 0,
+        ms: int = HOLD,
+        size: int = 10**9,
     ) -> int:
         """The claim script; without `ms` a claim is given up."""
-        [status] = self.call(CLAIM, (self.messages, self.meta), identity, ms, most, tokens, counter)
+        [status] = self.call(CLAIM, (self.messages, self.meta), identity, ms, most, tokens, counter, size)
         return int(status)
 
     def state(self) -> tuple[list[bytes], dict[bytes, bytes]]:

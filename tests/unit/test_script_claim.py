@@ -12,7 +12,7 @@ from tests.unit.scripting import HOLD, Conversation, append_id
 from tests.unit.strategies import examples
 
 MINE, OTHERS = append_id(8), append_id(9)
-BELOW, CLAIMED, TAKEN, UNTOLD = 0, 1, 2, 3
+BELOW, CLAIMED, TAKEN, UNTOLD, LARGE = 0, 1, 2, 3, 4
 ONE = encoded(human("x"))[0]
 IN_THE_PAST = (1_600_000_000_000).to_bytes(6)
 
@@ -108,6 +108,31 @@ def test_tokens_that_follow_from_bytes_are_exact(counter: TokenCounter, costs: l
     one.append(append_id(1), *encoded(*messages))
     assert one.claim(MINE, tokens=sum(costs), counter=counter.code) == BELOW
     assert one.claim(MINE, tokens=sum(costs) - 1, counter=counter.code) == CLAIMED
+
+
+def test_a_summary_is_due_above_a_number_of_bytes_whatever_the_other_limits(one: Conversation) -> None:
+    """R92, R93, decision 16: not at it; and only one worker is told to make it."""
+    size = int(one.field("n"))
+    assert one.claim(MINE, most=5, size=size) == BELOW
+    assert one.claim(MINE, most=5, size=size - 1) == LARGE
+    assert one.claim(OTHERS, most=5, size=size - 1) == TAKEN
+    assert one.claim(MINE, 0, tokens=10**9, counter=BYTES_4.code, size=size - 1) == LARGE
+
+
+def test_records_that_do_not_tell_their_tokens_tell_their_bytes() -> None:
+    """R93: the limit of bytes is looked at first."""
+    one = Conversation()
+    one.append(append_id(1), b"{}", b"{}")
+    assert one.claim(MINE, 1, tokens=1, counter=BYTES_4.code) == UNTOLD
+    assert one.claim(MINE, 1, tokens=1, counter=BYTES_4.code, size=1) == LARGE
+
+
+def test_one_message_is_not_summarised_for_its_bytes() -> None:
+    """R93: at least one is kept."""
+    one = Conversation()
+    one.append(append_id(1), ONE)
+    assert one.claim(MINE, most=1, size=1) == BELOW
+    assert one.claim(MINE, most=0, size=1) == CLAIMED
 
 
 def test_both_limits_have_to_be_crossed(one: Conversation) -> None:

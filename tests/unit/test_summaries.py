@@ -22,7 +22,17 @@ from memory_redis import (
     toolcalls,
 )
 from memory_redis.layouts import links_of
-from memory_redis.summaries import INSTRUCTION, KeepMessages, KeepTokens, answer_of, request, shown
+from memory_redis.summaries import (
+    INSTRUCTION,
+    REQUEST_BYTES,
+    KeepMessages,
+    KeepTokens,
+    answer_of,
+    at_once,
+    cut_of_beginning,
+    request,
+    shown,
+)
 from memory_redis.toolcalls import safe_cut
 from tests.support.ids import shown as name
 from tests.unit.strategies import examples
@@ -158,6 +168,25 @@ def test_no_cut_tears_an_exchange_apart(data: st.DataObject, size: int, limit: i
             last = max((at for at, one in enumerate(messages[:cut]) if one.type == "human"), default=-1)
             late = {one["id"] for message in messages[last + 1 : cut] for one in message.tool_calls}
             assert late <= answered
+
+
+def test_half_of_a_beginning_is_summarised() -> None:
+    """R92, F16, decision 16: whatever a plan would keep; but no exchange is torn apart for it."""
+    assert [cut_of_beginning(sized(*[1] * count)) for count in range(6)] == [0, 1, 1, 1, 2, 2]
+    exchange = [call("a"), result("a"), result("a")]
+    assert cut_of_beginning([human("q"), *exchange]) == 1
+    assert cut_of_beginning([*exchange, ai("done")]) == 3
+    assert cut_of_beginning(exchange) == 0
+    assert cut_of_beginning([call("a"), ai("hm")]) == 0
+
+
+def test_a_message_that_no_request_has_room_for_goes_with_those_before_it() -> None:
+    """R98: or the next request would be as large, and tell of nothing else."""
+    room = REQUEST_BYTES // 4
+    assert at_once(sized(1, 1, room, 1), 4) == 2
+    assert at_once(sized(1, 1, room + 1, 1), 4) == 3
+    assert at_once(sized(room + 1, 1), 2) == 1
+    assert at_once(sized(1, room + 1), 1) == 1
 
 
 def test_a_long_exchange_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
