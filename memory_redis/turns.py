@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 from memory_redis._engine.conversation import Conversation
 from memory_redis._engine.drivers import AsyncDriver, Driver
 from memory_redis._engine.plans import Flow
-from memory_redis._engine.writing import Commit, key_to_id
+from memory_redis._engine.writing import Commit, OnOther, key_to_id
 from memory_redis.errors import ConflictError, InvalidSetting, MemoryRedisError, SummaryNotMade
 from memory_redis.messages import StoredMessage
 from memory_redis.options import OnCorrupt, TurnPolicy
@@ -21,10 +21,11 @@ from memory_redis.windows import Window
 
 
 class _Batch(NamedTuple):
-    """Messages that wait for a commit, and their records."""
+    """Messages for one commit, their records, and its idempotency key."""
 
     messages: list[StoredMessage]
     records: list[bytes]
+    key: str | None = None
 
 
 class _TurnBase:
@@ -54,6 +55,7 @@ class _TurnBase:
         self._key_id = None if idempotency_key is None else key_to_id(idempotency_key)
         self._batch = _Batch([], [])
         self._saving, self._steps = False, 0
+        self._done: list[_Batch] = []
         self._snapshot: Snapshot | None = None
         self._stored: list[StoredMessage] | None = None
         self._version: Version | None = None
@@ -134,14 +136,33 @@ class _TurnBase:
     def _load(self) -> Flow[tuple[Snapshot, list[StoredMessage] | None]]:
         return self._conversation.reader.load(self._window, self._on_corrupt, self._key_id)
 
-    def _committing(self, batch: _Batch, idempotency_key: str | None) -> Flow[Commit]:
+    def _committing(self, batch: _Batch) -> Flow[Commit]:
+        expected = self.snapshot.version if self._expected is None else self._expected
+        if self._done:
+            return self._with_earlier_steps(batch, expected)
+        return self._appending(batch, expected, self._on_conflict)
+
+    def _appending(self, batch: _Batch, expected: Version, on_conflict: OnOther) -> Flow[Commit]:
         return self._conversation.writer.append(
             batch.messages,
-            expected=self.snapshot.version if self._expected is None else self._expected,
-            on_conflict=self._on_conflict,
-            idempotency_key=self._next_key() if idempotency_key is None else idempotency_key,
+            expected=expected,
+            on_conflict=on_conflict,
+            idempotency_key=batch.key,
             records=batch.records,
         )
+
+    def _with_earlier_steps(self, batch: _Batch, expected: Version) -> Flow[Commit]:
+        """A further step; with the earlier ones before it, if they are gone with their life."""
+        try:
+            return (yield from self._appending(batch, expected, "same life"))
+        except ConflictError as error:
+            if not error.expired:
+                raise
+        conflict: ConflictError | None = None
+        for step in (*self._done, batch):
+            commit = yield from self._appending(step, expected, "append")
+            conflict, expected = conflict or commit.conflict, commit.version
+        return Commit(expected, conflict)
 
     def _next_key(self) -> str | None:
         """The turn's key for its first commit without one of its own; made from that for each further one."""
@@ -150,7 +171,7 @@ class _TurnBase:
         self._steps += 1
         return self._key if self._steps == 1 else f"{self._key}\0{self._steps}"
 
-    def _take(self) -> _Batch:
+    def _take(self, idempotency_key: str | None) -> _Batch:
         """What was added, for a commit; what is added while that is under way waits for the next one.
 
         Raises:
@@ -159,16 +180,19 @@ class _TurnBase:
         if self._saving:
             raise InvalidSetting("a commit of this turn is under way")
         self._saving = True
-        batch, self._batch = self._batch, _Batch([], [])
-        return batch
+        messages, records, _ = self._batch
+        self._batch = _Batch([], [])
+        return _Batch(messages, records, self._next_key() if idempotency_key is None else idempotency_key)
 
     def _failed(self, batch: _Batch) -> None:
         """The commit of a batch failed: it stands in `added` again, and the turn has ended."""
         self._batch = _Batch(batch.messages + self._batch.messages, batch.records + self._batch.records)
         self._saving, self._ended = False, True
 
-    def _committed(self, commit: Commit) -> None:
+    def _committed(self, commit: Commit, batch: _Batch) -> None:
         self._version, self._saving = commit.version, False
+        if self._on_conflict == "append":
+            self._done.append(batch)
         self._conflict = commit.conflict or self._conflict
         if self._is_news(commit):
             self._expected = commit.version
@@ -187,6 +211,9 @@ class Turn(_TurnBase):
     Leaving the block commits what was added, in one append. It raises `ConflictError` under
     `on_conflict="raise"`, `HistoryCleared` under both policies, and what `History.append` raises;
     the messages are in `added` then. A block that raises stores nothing more.
+
+    Under `on_conflict="append"` a turn whose conversation has ended meanwhile begins the next life, with
+    the steps of it that had been committed before.
     """
 
     def __init__(
@@ -219,9 +246,9 @@ class Turn(_TurnBase):
         """
         self._check_running()
         if self._batch.messages:
-            batch = self._take()
+            batch = self._take(idempotency_key)
             try:
-                self._committed(self._driver.drive(self._committing(batch, idempotency_key)))
+                self._committed(self._driver.drive(self._committing(batch)), batch)
             except BaseException:
                 self._failed(batch)
                 raise
@@ -277,11 +304,10 @@ class AsyncTurn(_TurnBase):
         """
         self._check_running()
         if self._batch.messages:
-            batch = self._take()
-            flow = self._committing(batch, idempotency_key)
-            saving = asyncio.get_running_loop().create_task(self._driver.drive(flow))
+            batch = self._take(idempotency_key)
+            saving = asyncio.get_running_loop().create_task(self._driver.drive(self._committing(batch)))
             try:
-                self._committed(await asyncio.shield(saving))
+                self._committed(await asyncio.shield(saving), batch)
             except BaseException as error:
                 self._failed(batch)
                 if isinstance(error, asyncio.CancelledError) and not saving.cancelled():
@@ -298,7 +324,7 @@ class AsyncTurn(_TurnBase):
         if isinstance(failed, MemoryRedisError):
             outcome = failed.outcome or outcome
         elif failed is None and not saving.cancelled():
-            self._committed(saving.result())
+            self._committed(saving.result(), batch)
             done, waits = len(batch.messages), self._batch
             self._batch = _Batch(waits.messages[done:], waits.records[done:])
             outcome, version = "stored", saving.result().version.number

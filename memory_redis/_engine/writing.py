@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from enum import IntEnum
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from memory_redis._engine import index
 from memory_redis._engine.codec import Decoder
@@ -58,12 +58,16 @@ class Met(IntEnum):
     ROLLED_BACK = 5
 
 
+OnOther = TurnPolicy | Literal["same life"]
+"""What an append does at another version than the expected one; `"same life"`: in another life, raise."""
+
 CONFLICTS: Final = {Met.CLEARED: HistoryCleared, Met.ROLLED_BACK: HistoryRolledBack}
 _BIRTHS: Final = (0, BIRTH_BYTES)
 _INDEX_WORD: Final = 6
 _HOLD: Final = str(HOLD_MS)
 _CLEARED_OR_NOT: Final = "it may or may not be cleared; calling again is safe"
 _UNKNOWN_AGE: Final = str(UNKNOWN_AGE)
+_ON_OTHER: Final[dict[OnOther, bytes]] = {"append": b"a", "raise": b"r", "same life": b"s"}
 
 
 class Reply(NamedTuple):
@@ -123,9 +127,9 @@ def token_bytes(version: Version) -> bytes:
     return version.number.to_bytes(6) + last + birth
 
 
-def _wanted(expected: Version, on_conflict: TurnPolicy) -> bytes:
+def _wanted(expected: Version, on_conflict: OnOther) -> bytes:
     """An expected version as the append script reads it."""
-    return (b"r" if on_conflict == "raise" else b"a") + token_bytes(expected)
+    return _ON_OTHER[on_conflict] + token_bytes(expected)
 
 
 @lru_cache(maxsize=256)  # a history is made for many an append
@@ -149,7 +153,7 @@ class Writer:
         messages: Sequence[StoredMessage],
         *,
         expected: Version | None = None,
-        on_conflict: TurnPolicy = "raise",
+        on_conflict: OnOther = "raise",
         idempotency_key: str | None = None,
         append_id: AppendId | None = None,
         records: list[bytes] | None = None,

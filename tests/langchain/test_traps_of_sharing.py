@@ -110,8 +110,11 @@ async def test_a_conversation_that_was_cleared_stays_cleared(memory: RedisMemory
 
 
 @every_way
-async def test_a_conversation_that_ended_meanwhile_begins_with_the_turn(real: RedisMemory, way: str) -> None:
-    """T3: its old messages are not written again, and the report says that it had expired."""
+@pytest.mark.parametrize("save_input", ["after", "before"])
+async def test_a_conversation_that_ended_meanwhile_begins_with_the_turn(
+    real: RedisMemory, way: str, save_input: Any
+) -> None:
+    """T3, R84: of what was there only its own question is written again; the report says expired."""
     history = real.history("ann", "c1")
     history.append(human("old"), ai("yes"))
     report = TurnReport()
@@ -120,7 +123,7 @@ async def test_a_conversation_that_ended_meanwhile_begins_with_the_turn(real: Re
         with redis.Redis.from_url(real._opening._url) as plain:  # type: ignore[union-attr]
             plain.delete(*plain.scan_iter(f"{real._settings.namespace}:*"))
 
-    chain = RunnableWithMessageHistory(meanwhile(end), real)
+    chain = RunnableWithMessageHistory(meanwhile(end), real, save_input=save_input)
     await ask(way, chain, "Hi", session(turn_report=report))
     assert said(stored(real)) == talk("Hi", "fine")
     assert report.conflict is not None

@@ -7,6 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
+import redis
 
 from memory_redis import (
     AsyncRedisMemory,
@@ -19,7 +20,7 @@ from memory_redis import (
     human,
 )
 from tests.conftest import MakeMemory
-from tests.scenarios.stored import texts
+from tests.scenarios.stored import Names, texts
 
 pytestmark = pytest.mark.anyio
 
@@ -174,6 +175,52 @@ async def test_a_clear_between_two_commits_keeps_the_conversation_cleared(memory
         await take()
     assert texts(caught.value.unsaved) == ["2"]
     assert await history.exists() is False
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+@pytest.mark.parametrize("refilled", [False, True])
+async def test_a_conversation_that_ended_between_two_commits_begins_anew_with_both(
+    coded: MakeMemory, raw: redis.Redis, keys: Names, refilled: bool, key: str | None
+) -> None:
+    """Decisions 3 and 5, R84: policy append stores the whole turn, step by step, and no step of it alone."""
+    history = coded().history("ann", "c1")
+    await history.append(human("0"))
+    async with history.turn(idempotency_key=key) as turn:
+        for text in ("1", "2"):
+            turn.add(human(text))
+            await turn.commit()
+        raw.delete(keys.messages, keys.meta)
+        if refilled:
+            await history.append(human("new"))
+        turn.add(ai("3"))
+    new = ["new"] if refilled else []
+    assert texts(await history.load()) == [*new, "1", "2", "3"]
+    assert turn.conflict.expired
+    assert texts(turn.missed) == new
+    assert (turn.version, turn.added) == ((await history.load()).version, [])
+    if key is not None:
+        async with history.turn(idempotency_key=key) as again:
+            assert texts(again.stored) == ["1"]
+            for text in ("1", "2", "3"):
+                again.add(human(text))
+                assert (await again.commit()).repeated
+
+
+async def test_a_conversation_that_ended_between_two_commits_refuses_a_turn_that_insists(
+    memory: MakeMemory, raw: redis.Redis, keys: Names
+) -> None:
+    """Decision 3, P7: policy raise stores no step in another life."""
+    history = memory().history("ann", "c1")
+    async with history.turn(on_conflict="raise") as turn:
+        turn.add(human("1"))
+        await turn.commit()
+        raw.delete(keys.messages, keys.meta)
+        turn.add(ai("2"))
+        with pytest.raises(ConflictError) as caught:
+            await turn.commit()
+    assert caught.value.expired
+    assert (texts(caught.value.unsaved), texts(turn.added)) == (["2"], ["2"])
+    assert not await history.exists()
 
 
 async def test_a_turn_that_would_be_too_much_for_one_append_says_so_when_it_is_added_to(

@@ -199,6 +199,54 @@ async def test_a_conversation_that_ended_meanwhile_begins_anew_with_the_turn(
     assert report.conflict.expired
 
 
+@pytest.mark.parametrize("key", [None, "k"])
+async def test_a_question_that_ended_while_the_model_ran_is_stored_with_its_answer(
+    chats: Chats, raw: redis.Redis, keys: Names, key: str | None
+) -> None:
+    """Decisions 3 and 5, R84: no answer stands alone; under its key the request finds its turn as ever."""
+
+    def end(given: Any) -> str:
+        raw.delete(keys.messages, keys.meta)
+        return "answer"
+
+    chats.append(human("0"))
+    report = TurnReport()
+    ask = chats.wrap(Script(end), save_input="before")
+    assert await ask("Hi", idempotency_key=key, report=report) == "answer"
+    assert chats.said() == ["human: Hi", "ai: answer"]
+    assert report.conflict is not None
+    assert report.conflict.expired
+    assert (report.saved, report.version) == (True, chats.load().version)
+    if key is not None:
+        assert await ask("Hi", idempotency_key=key) == "answer"
+        assert chats.said() == ["human: Hi", "ai: answer"]
+
+
+@streaming
+async def test_a_part_is_kept_behind_a_question_that_ended_with_its_conversation(
+    chats: Chats, raw: redis.Redis, keys: Names
+) -> None:
+    """Decisions 3 and 27, E16: as a whole answer is."""
+    stream = chats.start(lambda given: ["one ", "two"], save_input="before", partial="keep")
+    await stream.next()
+    raw.delete(keys.messages, keys.meta)
+    await stream.close()
+    assert chats.said() == ["human: Hi", "ai: one "]
+
+
+async def test_a_question_that_was_cleared_while_the_model_ran_is_not_brought_back(chats: Chats) -> None:
+    """T3, decision 2, R84: nor is its answer stored."""
+
+    def clear(given: Any) -> str:
+        chats.direct.history("ann", "c1").clear()
+        return "answer"
+
+    with pytest.raises(HistoryCleared) as caught:
+        await chats.wrap(clear, save_input="before")("Hi")
+    assert caught.value.output == "answer"
+    assert chats.said() == []
+
+
 @pytest.mark.parametrize("chats", ["function", "coroutine"], indirect=True)
 async def test_a_question_that_ended_with_its_conversation_is_stored_again(
     chats: Chats, raw: redis.Redis, keys: Names

@@ -57,7 +57,7 @@ def ring_entries(ring: bytes) -> list[tuple[bytes, int, int, int]]:
 
 
 def wanted(policy: str, number: int, last: bytes = bytes(12), birth: bytes = bytes(8)) -> bytes:
-    """The version that an append expects: to be refused ("r") or to append all the same ("a")."""
+    """The version that an append expects; else refuse ("r"), append all the same ("a"), in one life ("s")."""
     return policy.encode() + number.to_bytes(6) + last + birth
 
 

@@ -101,6 +101,16 @@ def test_another_version_is_a_conflict(
     assert reply["before"] == 3
 
 
+@pytest.mark.parametrize("conflict", [1, 3, 5])
+def test_a_step_of_a_turn_is_refused_in_another_life_only(one: Conversation, conflict: int) -> None:
+    """Decision 3: there its earlier steps are gone; whatever else it meets is reported."""
+    one.append(A, ONE, ONE)
+    seen = {1: wanted("s", 1, A, BIRTH), 3: wanted("s", 2, A, b"otherone"), 5: wanted("s", 9, A, BIRTH)}
+    reply = one.full(B, ONE, want=seen[conflict])
+    assert (reply["status"], reply["conflict"]) == (-1 if conflict == 3 else 1, conflict)
+    assert len(one.records()) == (2 if conflict == 3 else 3)
+
+
 def test_the_version_that_was_seen_is_no_conflict(one: Conversation) -> None:
     """P8: from an empty history, and on from there."""
     assert one.append(A, ONE, want=wanted("r", 0)) == [1, 1, BIRTH, 0]

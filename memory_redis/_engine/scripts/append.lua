@@ -3,8 +3,9 @@
 -- KEYS  1 messages (list)  2 meta (hash)
 -- ARGV  1 append id, 12 bytes      2 ms since this append was first sent, 0 at the first time
 --       3 ring: 'r' recent appends, 'k' caller's idempotency keys     4 ms that ring is held
---       5 '' to append to whatever there is; or the version that is expected: 'r' to refuse another
---         or 'a' to append all the same, number (6 bytes), append id (12), birth tag (8)
+--       5 '' to append to whatever there is; or the version that is expected: 'r' to refuse another, 'a' to
+--         append all the same, 's' to do so in the same life; number (6 bytes), append id (12), birth
+--         tag (8)
 --       6 birth tag to use if a life begins   7 index: '' not indexed, '?' ask, or the tag seen
 --       8 expiry policy  9 its ms  10 ms after the first message at which it ends at the latest, or 0
 --      11 messages to keep  12 ms that they may be old  13 bytes that they may have: 0 for any
@@ -54,7 +55,7 @@ elseif age > 0 then
 end
 
 -- 2. The version that the caller saw against the version there was.
-local conflict, missed, want = 0, 0, ARGV[5]
+local conflict, missed, want, rule = 0, 0, ARGV[5], string.sub(ARGV[5], 1, 1)
 if want ~= '' then
   local seen, floor = number6(want, 2), cleared ~= '' and number6(cleared, 19) or 0
   local life = string.sub(want, 20)
@@ -69,7 +70,7 @@ if at or conflict > 0 then
   add_newest(answer, list, before - trimmed - math.min(missed, 100), before - trimmed - 1, 1048576)
 end
 if at then return answer end
-if conflict == 4 or (conflict > 0 and string.byte(want) == 114) then answer[1] = -1 return answer end
+if conflict == 4 or rule == 's' and conflict == 3 or rule == 'r' and conflict > 0 then answer[1] = -1 return answer end
 
 -- 3. The user's index is written before the first message of a life.
 local indexed, told = tonumber(m[9] or ''), tonumber(m[12] or 0)
