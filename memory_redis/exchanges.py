@@ -151,6 +151,8 @@ class Exchange(Generic[M]):
     _running: _Running = field(init=False)
     _own: range = range(0)
     _input_in: Version | None = None
+    _part: list[M] = field(default_factory=list)
+    _version: Version | None = None
     _answer: list[M] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -170,7 +172,22 @@ class Exchange(Generic[M]):
         """The model is done; a task that it has left behind is not inside any more."""
         self._running.still = False
 
-    def begin(self, turn: TurnLike[M]) -> bool:
+    def resumes(self, stored: list[M] | None) -> bool:
+        """Whether a part of an answer stands under the key, with its input: the whole one has another key."""
+        self._part = stored if stored and self._is_part(stored) else []
+        return bool(self._part)
+
+    def _is_part(self, messages: list[Any]) -> bool:
+        """Whether the answer among these messages is marked as part of one."""
+        last = next((one for one in reversed(messages) if one.type == "ai"), None)
+        return last is not None and bool(self.mark(last) == last)
+
+    @property
+    def turn_key(self) -> str | None:
+        """The idempotency key for the answer: that of the call, unless a part stands under it."""
+        return f"{self.key}\0whole" if self._part else self.key
+
+    def begin(self, turn: TurnLike[M], stored: list[M] | None) -> bool:
         """Whether this turn is stored already.
 
         Raises:
@@ -179,7 +196,7 @@ class Exchange(Generic[M]):
         if self._tries == 0 and (self.report.tries or self.report.repeated):
             for name in fields(TurnReport):  # it was used before, and begins anew
                 setattr(self.report, name.name, name.default)
-        if turn.stored is None:
+        if stored is None:
             if any(outer.is_around(self.label) for outer in _inside.get()):
                 raise InvalidSetting("two wrappers are nested over one conversation: one of them would do")
             self._tries += 1
@@ -190,20 +207,29 @@ class Exchange(Generic[M]):
         self.report.version = turn.version
         return True
 
-    def stored_chunks(self, turn: TurnLike[M]) -> list[Any]:
+    def output(self, stored: list[M] | None) -> Any:
+        """The stored answer, as a call gives it."""
+        beside = self.new if self._part and self.rules.save_input == "after" else ()  # it stands without it
+        return self.from_stored([*beside, *(stored or ())])
+
+    def stored_chunks(self, stored: list[M] | None) -> list[Any]:
         """The stored answer, as a stream gives it."""
-        return self.split(self.from_stored(turn.stored or []))
+        return self.split(self.output(stored))
 
     def brought(self, turn: TurnLike[M]) -> bool:
         """Add the input to the turn; whether it is to be stored now, before the model runs.
 
         Raises:
-            InvalidMessage: it cannot be stored.
+            InvalidMessage: it cannot be stored; or what stands under the key with a part is another.
             UnansweredCall: the model will not be run.
         """
         if not self.new or self._holds_input(turn):
             return False
         self._own = range(0)
+        if self._part:  # sent again, it is recognised, and belongs to this turn
+            self._check_same(self._part[: len(self.new)])
+            turn.add(*self._part)
+            return True
         turn.add(*self.new)
         if self.rules.save_input == "after":
             return False
@@ -219,19 +245,22 @@ class Exchange(Generic[M]):
 
     @property
     def input_key(self) -> str | None:
-        """The idempotency key for an input that is stored alone."""
-        return None if self.key is None else f"{self.key}\0input"
+        """The idempotency key for an input that is stored without an answer, or with a part of one."""
+        return self.key if self.key is None or self._part else f"{self.key}\0input"
 
-    @property
-    def part_key(self) -> str | None:
-        """The idempotency key for a part of an answer: who asks again is to get a whole one."""
-        return None if self.key is None else f"{self.key}\0part"
+    def part_key(self, turn: TurnLike[M]) -> str | None:
+        """The idempotency key for a part of an answer: who asks again is to get a whole one.
+
+        With its input it stands under the key of the call, so that nobody stores that input again.
+        """
+        with_input = self.rules.save_input == "after" and self._is_part(turn.added)
+        return self.key if self.key is None or with_input else f"{self.key}\0part"
 
     def input_stored(self, turn: TurnLike[M]) -> None:
         """The input stands in the history now, and is not to be shown to the model as past."""
         self._input_in = turn.version or Version()
         if turn.version is not None:
-            self._own = range(turn.version.number - len(self.new), turn.version.number)
+            self._own = range(turn.version.number - len(self._part or self.new), turn.version.number)
 
     def seen(self, turn: Any) -> list[M]:
         """What the model is shown as past.
@@ -241,12 +270,15 @@ class Exchange(Generic[M]):
             UnansweredCall: see `with_history`.
         """
         if self._own:
-            stored = [look(message) for message in turn.messages if message.seq in self._own]
-            if stored and stored != [look(message) for message in self.new[-len(stored) :]]:
-                raise InvalidMessage(
-                    "the idempotency key was used for another input, which has no answer yet"
-                )
+            stored = [message for message in turn.messages if message.seq in self._own]
+            if stored and not self._part:
+                self._check_same(stored)
         return self.past(turn, self._own)
+
+    def _check_same(self, stored: Sequence[M]) -> None:
+        """That the input that is stored is this one, as far as a window shows it."""
+        if [look(message) for message in stored] != [look(message) for message in self.new[-len(stored) :]]:
+            raise InvalidMessage("the idempotency key was used for another input, which has no answer yet")
 
     def answered(self, turn: TurnLike[M], output: Any) -> None:
         """Add what the model gave.
@@ -254,6 +286,7 @@ class Exchange(Generic[M]):
         Raises:
             InvalidAnswer: it is nothing that can be stored.
         """
+        self._version = turn.version
         try:
             self._answer = self.to_messages(output)
             turn.add(*self._answer)
@@ -279,16 +312,25 @@ class Exchange(Generic[M]):
         report.repeated = self.key is not None and turn.version is not None and turn.version.repeated
         return report.repeated
 
-    def counting(self, turn: TurnLike[M], output: Any) -> Any:
+    def interrupted(self, turn: TurnLike[M]) -> None:
+        """Note a commit that was made, though what came after it was not finished."""
+        if turn.version is not self._version:
+            self.committed(turn)
+
+    def overtaken(self, stored: list[M] | None) -> bool:
+        """Whether what stood under the key is a part only, so that the answer is to be stored behind it."""
+        return not self._part and self.resumes(stored)
+
+    def counting(self, stored: list[M] | None, output: Any) -> Any:
         """The answer that counts, where a turn stood under the key: that one, if it is not this very one.
 
         It is this one if the reply to its commit was lost, and the commit was made again.
         """
-        mine = [*(self.new if self.rules.save_input == "after" else ()), *self._answer]
-        if turn.stored is None or turn.stored == mine:
+        alone = self._part or self.rules.save_input == "before"
+        if stored is None or stored == [*(() if alone else self.new), *self._answer]:
             self.report.repeated = False
             return output
-        return self.from_stored(turn.stored)
+        return self.output(stored)
 
     def refused(self, error: MemoryRedisError, streamed: bool = False) -> float:
         """The seconds to wait before the turn is tried again on what the history is now.
@@ -337,6 +379,7 @@ class Exchange(Generic[M]):
 
     def broken_off(self, turn: TurnLike[M], chunks: list[Any]) -> bool:
         """Add what was delivered of a stream that was abandoned or failed, if it is to be kept."""
+        self._version = turn.version
         if self.rules.partial == "drop" or not chunks:
             return False
         try:

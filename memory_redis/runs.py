@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from memory_redis.errors import MemoryRedisError
@@ -22,7 +22,19 @@ class _Unsaved(Exception):
     """Leaves a turn that was not saved, so that nothing more of it is stored."""
 
 
-def run(exchange: Exchange[M], open_turn: Callable[[], SyncTurn[M]], model: Callable[[list[M]], Any]) -> Any:
+@contextmanager
+def _given(output: Any) -> Iterator[None]:
+    """An error while a stored turn is looked up carries what the model gave."""
+    try:
+        yield
+    except MemoryRedisError as error:
+        error.output = output
+        raise
+
+
+def run(
+    exchange: Exchange[M], open_turn: Callable[[str | None], SyncTurn[M]], model: Callable[[list[M]], Any]
+) -> Any:
     """The output of a model, its turn stored.
 
     Raises:
@@ -32,9 +44,13 @@ def run(exchange: Exchange[M], open_turn: Callable[[], SyncTurn[M]], model: Call
     while True:
         pause: float | None = None
         output: Any = None
-        with suppress(_Unsaved), open_turn() as turn:
-            if exchange.begin(turn):
-                return exchange.from_stored(turn.stored or [])
+        with suppress(_Unsaved), open_turn(exchange.key) as turn:
+            stored = turn.stored
+            if exchange.resumes(stored):
+                with open_turn(exchange.turn_key) as other:
+                    stored = other.stored
+            if exchange.begin(turn, stored):
+                return exchange.output(stored)
             if exchange.brought(turn):
                 try:
                     turn.commit(idempotency_key=exchange.input_key)
@@ -48,29 +64,29 @@ def run(exchange: Exchange[M], open_turn: Callable[[], SyncTurn[M]], model: Call
                     output = model(past)
             finally:
                 exchange.over()
-            try:
-                exchange.answered(turn, output)
-                turn.commit()
-            except MemoryRedisError as error:
-                pause = exchange.failed(turn, error, output)
-                raise _Unsaved from error
-            if not exchange.committed(turn):
-                return output
-            break
+            while True:
+                try:
+                    exchange.answered(turn, output)
+                    turn.commit(idempotency_key=exchange.turn_key)
+                except MemoryRedisError as error:
+                    pause = exchange.failed(turn, error, output)
+                    raise _Unsaved from error
+                except BaseException:
+                    exchange.interrupted(turn)
+                    raise
+                if not exchange.committed(turn):
+                    return output
+                with _given(output), open_turn(exchange.turn_key) as other:
+                    if not exchange.overtaken(other.stored):
+                        return exchange.counting(other.stored, output)
         if pause is None:
             return output
         time.sleep(pause)
-    try:
-        with open_turn() as turn:
-            return exchange.counting(turn, output)
-    except MemoryRedisError as error:
-        error.output = output
-        raise
 
 
 async def arun(
     exchange: Exchange[M],
-    open_turn: Callable[[], AwaitedTurn[M]],
+    open_turn: Callable[[str | None], AwaitedTurn[M]],
     model: Callable[[list[M]], Awaitable[Any]],
 ) -> Any:
     """As `run`."""
@@ -78,9 +94,13 @@ async def arun(
         pause: float | None = None
         output: Any = None
         with suppress(_Unsaved):
-            async with open_turn() as turn:
-                if exchange.begin(turn):
-                    return exchange.from_stored(turn.stored or [])
+            async with open_turn(exchange.key) as turn:
+                stored = turn.stored
+                if exchange.resumes(stored):
+                    async with open_turn(exchange.turn_key) as other:
+                        stored = other.stored
+                if exchange.begin(turn, stored):
+                    return exchange.output(stored)
                 if exchange.brought(turn):
                     try:
                         await turn.commit(idempotency_key=exchange.input_key)
@@ -94,28 +114,31 @@ async def arun(
                         output = await model(past)
                 finally:
                     exchange.over()
-                try:
-                    exchange.answered(turn, output)
-                    await turn.commit()
-                except MemoryRedisError as error:
-                    pause = exchange.failed(turn, error, output)
-                    raise _Unsaved from error
-                if not exchange.committed(turn):
-                    return output
-                break
+                while True:
+                    try:
+                        exchange.answered(turn, output)
+                        await turn.commit(idempotency_key=exchange.turn_key)
+                    except MemoryRedisError as error:
+                        pause = exchange.failed(turn, error, output)
+                        raise _Unsaved from error
+                    except BaseException:
+                        exchange.interrupted(turn)
+                        raise
+                    if not exchange.committed(turn):
+                        return output
+                    with _given(output):
+                        async with open_turn(exchange.turn_key) as other:
+                            if not exchange.overtaken(other.stored):
+                                return exchange.counting(other.stored, output)
         if pause is None:
             return output
         await asyncio.sleep(pause)
-    try:
-        async with open_turn() as turn:
-            return exchange.counting(turn, output)
-    except MemoryRedisError as error:
-        error.output = output
-        raise
 
 
 def stream(
-    exchange: Exchange[M], open_turn: Callable[[], SyncTurn[M]], model: Callable[[list[M]], Iterator[Any]]
+    exchange: Exchange[M],
+    open_turn: Callable[[str | None], SyncTurn[M]],
+    model: Callable[[list[M]], Iterator[Any]],
 ) -> Generator[Any, None, None]:
     """The chunks of a model's output as they come; its turn is stored before the stream ends.
 
@@ -124,9 +147,13 @@ def stream(
     """
     while True:
         pause: float | None = None
-        with suppress(_Unsaved), open_turn() as turn:
-            if exchange.begin(turn):
-                yield from exchange.stored_chunks(turn)
+        with suppress(_Unsaved), open_turn(exchange.key) as turn:
+            stored = turn.stored
+            if exchange.resumes(stored):
+                with open_turn(exchange.turn_key) as other:
+                    stored = other.stored
+            if exchange.begin(turn, stored):
+                yield from exchange.stored_chunks(stored)
                 return
             if exchange.brought(turn):
                 try:
@@ -154,22 +181,32 @@ def stream(
             except BaseException:
                 if exchange.broken_off(turn, chunks):
                     try:
-                        turn.commit(idempotency_key=exchange.part_key)
-                        exchange.committed(turn)
+                        turn.commit(idempotency_key=exchange.part_key(turn))
                     except MemoryRedisError as error:
                         exchange.not_kept(error)
+                    finally:
+                        exchange.interrupted(turn)
                 raise
             finally:
                 exchange.over()
             output = chunks
-            try:
-                output = exchange.output_of(chunks)
-                exchange.answered(turn, output)
-                turn.commit()
-            except MemoryRedisError as error:
-                pause = exchange.failed(turn, error, output, streamed=bool(chunks))
-                raise _Unsaved from error
-            exchange.committed(turn)
+            while True:
+                try:
+                    output = exchange.output_of(chunks)
+                    exchange.answered(turn, output)
+                    turn.commit(idempotency_key=exchange.turn_key)
+                except MemoryRedisError as error:
+                    pause = exchange.failed(turn, error, output, streamed=bool(chunks))
+                    raise _Unsaved from error
+                except BaseException:
+                    exchange.interrupted(turn)
+                    raise
+                if not exchange.committed(turn):
+                    return
+                with _given(output), open_turn(exchange.turn_key) as other:
+                    if not exchange.overtaken(other.stored):
+                        exchange.counting(other.stored, output)
+                        return
         if pause is None:
             return
         time.sleep(pause)
@@ -177,16 +214,20 @@ def stream(
 
 async def astream(
     exchange: Exchange[M],
-    open_turn: Callable[[], AwaitedTurn[M]],
+    open_turn: Callable[[str | None], AwaitedTurn[M]],
     model: Callable[[list[M]], AsyncIterator[Any]],
 ) -> AsyncGenerator[Any, None]:
     """As `stream`."""
     while True:
         pause: float | None = None
         with suppress(_Unsaved):
-            async with open_turn() as turn:
-                if exchange.begin(turn):
-                    for chunk in exchange.stored_chunks(turn):
+            async with open_turn(exchange.key) as turn:
+                stored = turn.stored
+                if exchange.resumes(stored):
+                    async with open_turn(exchange.turn_key) as other:
+                        stored = other.stored
+                if exchange.begin(turn, stored):
+                    for chunk in exchange.stored_chunks(stored):
                         yield chunk
                     return
                 if exchange.brought(turn):
@@ -215,22 +256,33 @@ async def astream(
                 except BaseException:
                     if exchange.broken_off(turn, chunks):
                         try:
-                            await turn.commit(idempotency_key=exchange.part_key)
-                            exchange.committed(turn)
+                            await turn.commit(idempotency_key=exchange.part_key(turn))
                         except MemoryRedisError as error:
                             exchange.not_kept(error)
+                        finally:
+                            exchange.interrupted(turn)
                     raise
                 finally:
                     exchange.over()
                 output = chunks
-                try:
-                    output = exchange.output_of(chunks)
-                    exchange.answered(turn, output)
-                    await turn.commit()
-                except MemoryRedisError as error:
-                    pause = exchange.failed(turn, error, output, streamed=bool(chunks))
-                    raise _Unsaved from error
-                exchange.committed(turn)
+                while True:
+                    try:
+                        output = exchange.output_of(chunks)
+                        exchange.answered(turn, output)
+                        await turn.commit(idempotency_key=exchange.turn_key)
+                    except MemoryRedisError as error:
+                        pause = exchange.failed(turn, error, output, streamed=bool(chunks))
+                        raise _Unsaved from error
+                    except BaseException:
+                        exchange.interrupted(turn)
+                        raise
+                    if not exchange.committed(turn):
+                        return
+                    with _given(output):
+                        async with open_turn(exchange.turn_key) as other:
+                            if not exchange.overtaken(other.stored):
+                                exchange.counting(other.stored, output)
+                                return
         if pause is None:
             return
         await asyncio.sleep(pause)

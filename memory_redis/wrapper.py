@@ -61,8 +61,8 @@ class _Remembering:
 
     def prepare(
         self, value: Any, options: dict[str, Any]
-    ) -> tuple[Exchange[StoredMessage], Callable[[], Any], Callable[[list[StoredMessage]], Any]]:
-        """The exchange, what opens a turn of it, and the model with the past as its only argument.
+    ) -> tuple[Exchange[StoredMessage], Callable[[str | None], Any], Callable[[list[StoredMessage]], Any]]:
+        """The exchange, what opens a turn under a key, and the model with the past as its only argument.
 
         Raises:
             InvalidId: it is not said which conversation is meant.
@@ -89,7 +89,7 @@ class _Remembering:
             report=TurnReport() if report is None else report,
         )
 
-        def open_turn() -> Any:
+        def open_turn(key: str | None) -> Any:
             return history.turn(
                 on_conflict=self.rules.turn_policy,
                 window=self.window if window is None else window,
@@ -253,7 +253,8 @@ def with_history(
             concern conflicts under `"raise"` and `"retry"`.
 
         partial: `"keep"` stores what was passed on of a stream that was abandoned or failed, with
-            `response_metadata["partial"]` set; `"drop"` stores nothing of it.
+            `response_metadata["partial"]` set; `"drop"` stores nothing of it. Under an idempotency key
+            a part is no answer: the next call runs the model, and stores the whole one behind it.
 
         window: what the model sees, instead of the memory's.
 

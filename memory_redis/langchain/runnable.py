@@ -356,13 +356,13 @@ class RunnableWithMessageHistory(Declared):
         )
         return exchange, store, lambda past: keys.given(value, store.shown(past), new)
 
-    def _opening(self, open_turn: Callable[..., Any], mine: dict[str, Any]) -> Callable[[], Any]:
-        """What opens a turn, with the options of this run."""
+    def _opening(self, open_turn: Callable[..., Any], mine: dict[str, Any]) -> Callable[[str | None], Any]:
+        """What opens a turn under a key, with the options of this run."""
         window = self.window if mine["window"] is None else mine["window"]
-        return lambda: open_turn(
+        return lambda key: open_turn(
             on_conflict=self._rules.turn_policy,
             window=window,
-            idempotency_key=mine["idempotency_key"],
+            idempotency_key=key,
             on_corrupt=self.on_corrupt,
         )
 

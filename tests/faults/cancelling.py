@@ -44,6 +44,7 @@ async def held_at_save(
         proxy.half_open("down")
         return output
 
-    call = asyncio.ensure_future(with_history(holding, memory, **rules)("Hi", **ANN))
+    names = ANN | {"report": rules.pop("report", None)}
+    call = asyncio.ensure_future(with_history(holding, memory, **rules)("Hi", **names))
     await eventually(lambda: proxy.sent["EVALSHA"] > before, "the save is on its way")
     return call

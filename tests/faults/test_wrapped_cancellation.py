@@ -10,7 +10,14 @@ from typing import Any
 
 import pytest
 
-from memory_redis import AsyncRedisMemory, RedisMemory, human, with_history
+from memory_redis import (
+    AsyncConversationSummaryMemory,
+    AsyncRedisMemory,
+    RedisMemory,
+    TurnReport,
+    human,
+    with_history,
+)
 from memory_redis.telemetry import Event
 from tests.faults.cancelling import ANN, answer, held_at_save, said, settled, words
 from tests.faults.conftest import Texts
@@ -23,7 +30,7 @@ from tests.support.servers import Server
 pytestmark = pytest.mark.anyio
 
 
-CALLS: dict[str, Callable[[AsyncRedisMemory], Callable[..., Awaitable[str]]]] = {
+CALLS: dict[str, Callable[[Any], Callable[..., Awaitable[str]]]] = {
     "coroutine": lambda memory: with_history(answer, memory),
     "stream": lambda memory: lambda *args, **names: said(with_history(words, memory)(*args, **names)),
     "question first": lambda memory: with_history(answer, memory, save_input="before"),
@@ -180,16 +187,41 @@ async def test_a_save_that_is_cancelled_goes_on_and_is_told(
 ) -> None:
     """R58: the caller is let go at once; the hooks hear that it is stored, and at which version."""
     await memory.history("ann", "c").append(human("begin"))
-    call = await held_at_save(memory, proxy)
+    report = TurnReport()
+    call = await held_at_save(memory, proxy, report=report)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    assert settled(events) == []
+    assert (report.saved, settled(events)) == (False, [])
     proxy.heal()
     await eventually(lambda: settled(events), "the save has ended")
     [event] = [event for event in events if event.kind == "settled"]
     assert (event.detail, event.messages, event.version) == ("stored", 2, 3)
     assert texts("ann", "c") == ["begin", "Hi", "to Hi"]
+
+
+@pytest.mark.parametrize("kind", CALLS)
+async def test_a_call_that_is_cancelled_while_its_summary_is_made_reports_its_turn_as_stored(
+    memory: AsyncRedisMemory, texts: Texts, kind: str
+) -> None:
+    """R57, R98: the turn stands, and the report says so; the claim on the summary is given up."""
+    asked = asyncio.Event()
+
+    async def summarise(given: Any) -> str:
+        if "ai:" not in given[0].text:
+            return "the question"
+        asked.set()
+        return str(await asyncio.get_running_loop().create_future())
+
+    report, store = TurnReport(), AsyncConversationSummaryMemory(memory, summarise, 0)
+    call = asyncio.ensure_future(CALLS[kind](store)("Hi", report=report, **ANN))
+    await asked.wait()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert report.saved
+    assert report.version == (await memory.history("ann", "c").load()).version
+    assert texts("ann", "c")[-1] == "to Hi"
 
 
 async def test_a_save_is_not_stopped_by_a_second_cancellation(

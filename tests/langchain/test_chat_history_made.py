@@ -20,9 +20,21 @@ from memory_redis import (
     InvalidSetting,
     LastMessages,
     RedisMemory,
+    TurnReport,
 )
 from memory_redis.langchain import RedisChatMessageHistory, RunnableWithMessageHistory
-from tests.langchain.kit import SESSION, WAYS, Watched, ask, awaited, every_way, model, said, talk, until
+from tests.langchain.kit import (
+    WAYS,
+    Watched,
+    ask,
+    awaited,
+    every_way,
+    model,
+    said,
+    session,
+    talk,
+    until,
+)
 from tests.support.servers import Server
 
 pytestmark = pytest.mark.anyio
@@ -203,11 +215,14 @@ async def test_a_wrapper_over_a_sync_client_serves_awaited_calls(valkey: Server,
             watched.freeze()
             return "fine"
 
-        running = asyncio.create_task(RunnableWithMessageHistory(answer, memory).ainvoke("last", SESSION))
+        report = TurnReport()
+        chain = RunnableWithMessageHistory(answer, memory)
+        running = asyncio.create_task(chain.ainvoke("last", session(turn_report=report)))
         await until(lambda: any(args[0] == b"EVALSHA" for args in watched.seen))
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
+        assert not report.saved
         watched.thaw()
         await until(lambda: any(event.kind == "append" for event in events))
         assert beside.llen(f"{namespace}:{{ann:c1}}:messages") == 10

@@ -24,6 +24,7 @@ from memory_redis import (
 from memory_redis.langchain import RunnableWithMessageHistory
 from tests.langchain.kit import (
     SESSION,
+    WAYS,
     Runs,
     Watched,
     ask,
@@ -160,6 +161,30 @@ async def test_a_stream_that_is_left_early_has_one_rule(
     assert said(stored(memory)) == talk("Hi", "one two")
     assert stored(memory)[1].data["response_metadata"]["partial"] is True
     assert "response_metadata" not in stored(memory)[0].data
+
+
+@both_streams
+@pytest.mark.parametrize("again", WAYS)
+async def test_a_question_whose_stream_was_left_early_is_stored_once_when_it_is_sent_again(
+    memory: RedisMemory, way: str, again: str
+) -> None:
+    """T6, decisions 5 and 27: under one key, however it is sent again; the whole answer is the last."""
+    chain = RunnableWithMessageHistory(model("one two three"), memory, partial="keep")
+    config = session(idempotency_key="k")
+    if way == "stream":
+        chunks: Any = chain.stream("Hi", config)
+        next(chunks)
+        chunks.close()
+    else:
+        achunks: Any = chain.astream("Hi", config)
+        await anext(achunks)
+        await achunks.aclose()
+    inner = model("one two three")
+    chain = RunnableWithMessageHistory(inner, memory, partial="keep")
+    for _ in range(2):
+        assert (await ask(again, chain, "Hi", config)).text == "one two three"
+    assert [said(given) for given in inner.asked] == [talk("Hi")]
+    assert said(stored(memory)) == [*talk("Hi", "one"), ("ai", "one two three")]
 
 
 @every_way

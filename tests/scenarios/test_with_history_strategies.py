@@ -197,6 +197,34 @@ async def test_a_summary_that_fails_does_not_cost_the_answer(chats: Chats) -> No
     assert chats.load().summary == "s2"
 
 
+class Stopped(BaseException):
+    """As a program is stopped: by a signal, or because a task is cancelled."""
+
+
+@one_server
+async def test_a_turn_that_is_stopped_at_its_summary_is_reported_as_stored(chats: Chats) -> None:
+    """R84, R98: the summary is not made, and the caller is not told by an answer, but the turn stands."""
+    report = TurnReport()
+    with pytest.raises(Stopped):
+        await chats.wrap(numbered(1), strategy(chats, SUMMARY, Model(Stopped()), 0))("q", report=report)
+    assert (report.saved, report.error) == (True, None)
+    assert report.version == chats.load().version
+    assert chats.said() == ["human: q", "ai: a1"]
+
+
+@one_server
+@streaming
+async def test_a_part_that_is_stopped_at_its_summary_is_reported_as_stored(chats: Chats) -> None:
+    """R98, E16: as a whole turn is."""
+    report, store = TurnReport(), strategy(chats, SUMMARY, Model(Stopped()), 0)
+    stream = chats.start(lambda given: ["one ", "two"], "q", store, partial="keep", report=report)
+    await stream.next()
+    with pytest.raises(Stopped):
+        await stream.close()
+    assert (report.saved, report.version) == (True, chats.load().version)
+    assert chats.said() == ["human: q", "ai: one "]
+
+
 @one_server
 async def test_a_second_try_within_a_turn_takes_the_error_back(chats: Chats) -> None:
     """R84, R98: the question's summary fails, the answer's is made."""

@@ -63,6 +63,18 @@ async def test_a_question_that_is_stored_first_is_a_third_trip(chats: Chats, tri
     assert await trips(ask("Hi", idempotency_key="k2")) == 3
 
 
+async def test_a_request_that_is_sent_again_after_a_part_looks_for_the_whole(
+    chats: Chats, trips: Trips
+) -> None:
+    """R53, decision 5: load, look, whole answer, turn again, answer; then a load and a look for each."""
+    ask = chats.wrap(Script("ok", "ok"))
+    await ask("Hi", idempotency_key="k0")
+    part = ai("o", response_metadata={"partial": True})
+    chats.direct.history("ann", "c1").append(human("Hi"), part, idempotency_key="k")
+    assert await trips(ask("Hi", idempotency_key="k")) == 5
+    assert await trips(ask("Hi", idempotency_key="k")) == 4
+
+
 async def test_a_conflict_costs_a_trip_only_where_the_model_runs_again(chats: Chats, trips: Trips) -> None:
     """R53, T9: by policy append it is told with the append itself; the other worker's append is the third."""
 
