@@ -37,6 +37,9 @@ DEFAULTS: Final[Mapping[str, Mapping[str, object]]] = {
 }
 """Per type, the fields that LangChain always writes and their value when nobody set them."""
 
+MOST_LINKS: Final = 255
+"""Tool calls that one message can be tied to their results by: a header has one byte for how many."""
+
 _CHUNKS: Final[Mapping[str, str]] = {
     "AIMessageChunk": "ai",
     "HumanMessageChunk": "human",
@@ -101,7 +104,8 @@ def has_calls(data: Mapping[str, Any]) -> bool:
 def links_of(kind: str, data: Mapping[str, Any]) -> bytes:
     """What ties a call to its result: the CRC-32, 4 bytes, of each id that a message calls or answers.
 
-    The name stands for the id in the older form, of functions. Other messages have none.
+    The name stands for the id in the older form, of functions. Other messages have none. What is written
+    has at most `MOST_LINKS`; a record that others wrote as JSON may have more.
     """
     if kind == "tool":
         names = {data["tool_call_id"]}
@@ -111,7 +115,7 @@ def links_of(kind: str, data: Mapping[str, Any]) -> bytes:
         names = call_ids(data) | called_functions(data)
     else:
         return b""
-    return b"".join(crc32(name.encode("utf-8", "surrogatepass")).to_bytes(4) for name in sorted(names)[:255])
+    return b"".join(crc32(name.encode("utf-8", "surrogatepass")).to_bytes(4) for name in sorted(names))
 
 
 def layout(value: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:

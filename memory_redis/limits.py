@@ -13,6 +13,8 @@ MIB = 1024 * 1024
 class Limits:
     """Bounds that are checked before anything is sent, and before anything is decoded.
 
+    One bound is not to be set: a message holds at most 255 tool calls with an id.
+
     Attributes:
         record_bytes: one message, encoded. A stored record above it is not decoded.
 

@@ -38,6 +38,7 @@ from memory_redis.counting import APPROXIMATE, FROM_BYTES, TokenCounter
 from memory_redis.errors import CorruptRecord, InvalidMessage, InvalidSetting, RecordError, UnsupportedFormat
 from memory_redis.layouts import (
     DEFAULTS,
+    MOST_LINKS,
     MessageType,
     canonical,
     has_calls,
@@ -172,7 +173,7 @@ class Encoder:
             except _NOT_PLAIN:
                 pass
             else:
-                return self._bounded(self._headed(message, body, owner), position)
+                return self._bounded(self._headed(message, body, owner, position), position)
         try:
             plain = _plain(data, 0, self._as_json, [self._limits.record_bytes])
         except _Unstorable as error:
@@ -184,11 +185,11 @@ class Encoder:
         except ValueError as error:
             raise InvalidMessage(str(error), position=position, field="data") from None
         if self._as_json:
-            return self._bounded(_json_record(kind, plain, owner), position)
+            return self._bounded(_json_record(kind, plain, owner, position), position)
         stored = loaded({"type": kind, "seq": None, "stored_ms": None, "data": plain})
-        return self._bounded(self._headed(stored, _packing.bytes_of(plain), owner), position)
+        return self._bounded(self._headed(stored, _packing.bytes_of(plain), owner, position), position)
 
-    def _headed(self, message: StoredMessage, body: bytes, owner: bytes) -> bytes:
+    def _headed(self, message: StoredMessage, body: bytes, owner: bytes, position: int) -> bytes:
         """A record of format 1."""
         data: Mapping[str, Any] = message.data
         tokens = self._count(message)
@@ -198,7 +199,7 @@ class Encoder:
         flags = TOOL_CALLS if has_calls(data) else 0
         if "response_metadata" in data and data["response_metadata"].get("partial") is True:
             flags |= PARTIAL
-        links = links_of(message.type, data)
+        links = _links(message.type, data, position)
         if links:
             flags |= LINKS
             links = bytes((len(links) // 4,)) + links
@@ -241,13 +242,21 @@ def _no_tokens(_message: StoredMessage) -> int:
     return 0
 
 
-def _json_record(kind: MessageType, data: dict[str, Any], owner: bytes) -> bytes:
+def _links(kind: MessageType, data: Mapping[str, Any], position: int) -> bytes:
+    """What ties a message to its tool results or its call, if a record can say all of it."""
+    links = links_of(kind, data)
+    if len(links) > 4 * MOST_LINKS:
+        raise InvalidMessage(f"a message holds at most {MOST_LINKS} tool calls with an id", position=position)
+    return links
+
+
+def _json_record(kind: MessageType, data: dict[str, Any], owner: bytes, position: int) -> bytes:
     fields = {"content": data.get("content", "")}
     for name, default in DEFAULTS[kind].items():
         if name == "name":
             fields["type"] = kind
         fields[name] = data.get(name, default)
-    links = links_of(kind, data)
+    links = _links(kind, data, position)
     tied = {"links": links.hex()} if links else {}
     record = {"type": kind, "owner": owner.hex(), **tied, "data": fields | data}
     return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode()

@@ -13,8 +13,8 @@ data:
     21-23  tokens by that counter
     24-27  bytes of the content's text, UTF-8
     28-35  tag of the conversation it belongs to
-    36-    with flag 4: the number of links, and 4 bytes for each: the CRC-32 of the id of each tool call
-           that the message makes, or answers (of the name, for a function)
+    36-    with flag 4: the number of links, up to 255, and 4 bytes for each: the CRC-32 of the id of each
+           tool call that the message makes, or answers (of the name, for a function)
     then   msgpack
 
 A writer sends a record without bytes 1 to 12. A load checks header, tag and CRC of every record;

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from memory_redis import ConflictError, InvalidMessage, Limits, human
+from memory_redis import ConflictError, InvalidMessage, LastMessages, Limits, ai, human
 from tests.conftest import MakeMemory
-from tests.scenarios.stored import positions, texts
+from tests.scenarios.stored import call, positions, result, texts
 
 pytestmark = pytest.mark.anyio
 
@@ -68,3 +70,32 @@ async def test_one_bad_message_among_good_ones_stores_none(coded: MakeMemory) ->
     with pytest.raises(InvalidMessage):
         await history.append(human("1"), "text")
     assert await history.exists() is False
+
+
+IDS = [f"c{number}" for number in range(255)]
+
+
+async def test_two_hundred_and_fifty_five_tool_calls_stand_in_one_message(coded: MakeMemory) -> None:
+    """Promise 3: the most that a message may call are shown with every one of their results."""
+    history = coded().history("ann", "c1")
+    await history.append(human("q"), call(*IDS), *map(result, IDS), ai("done"))
+    assert len((await history.load(LastMessages(1000))).messages) == 258
+
+
+async def test_more_tool_calls_than_a_record_can_be_tied_by_are_refused(coded: MakeMemory) -> None:
+    """Promise 3, S4: by an append and by a turn, before anything is sent; an exchange would be torn apart."""
+    history = coded().history("ann", "c1")
+    older = {"tool_calls": [{"id": "c255", "function": {"name": "look", "arguments": "{}"}}]}
+    for message in (call(*IDS, "c255"), call(*IDS).model_copy(update={"data": mixed(older)})):
+        with pytest.raises(InvalidMessage, match="at most 255 tool calls") as caught:
+            await history.append(human("q"), message)
+        assert (caught.value.position, caught.value.outcome) == (1, "not_stored")
+        async with history.turn() as turn:
+            with pytest.raises(InvalidMessage, match="at most 255 tool calls"):
+                turn.add(human("q"), message)
+    assert await history.exists() is False
+
+
+def mixed(older: dict[str, Any]) -> dict[str, Any]:
+    """The data of a message that calls in both forms: LangChain's, and OpenAI's."""
+    return {**call(*IDS).data, "additional_kwargs": older}

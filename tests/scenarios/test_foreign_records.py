@@ -7,9 +7,9 @@ import json
 import pytest
 import redis
 
-from memory_redis import StoredMessage, ai, human, tool
+from memory_redis import AllMessages, LastMessages, StoredMessage, TokenBudget, ai, human, tool
 from tests.conftest import MakeMemory
-from tests.scenarios.stored import Names, call, texts
+from tests.scenarios.stored import Names, call, orphans, result, texts
 from tests.support.foreign import CALL, JAVASCRIPT, PYTHON
 
 pytestmark = pytest.mark.anyio
@@ -61,3 +61,19 @@ async def test_json_records_are_in_langchains_layout(
     assert records[1]["data"]["tool_calls"] == [CALL]
     assert records[1]["data"]["usage_metadata"] is None
     assert records[2]["data"]["status"] == "success"
+
+
+async def test_three_hundred_tool_calls_of_others_stay_with_their_results(
+    memory: MakeMemory, raw: redis.Redis, keys: Names
+) -> None:
+    """Promise 3: more than a message of ours may call; a window shows all of the exchange or nothing."""
+    ids = [f"c{number}" for number in range(300)]
+    foreign = [human("q"), call(*ids), *map(result, ids), ai("done")]
+    raw.rpush(keys.messages, *(json.dumps(message.model_dump()) for message in foreign))
+    history = memory().history("ann", "c1")
+    for window in (AllMessages(), LastMessages(1000), TokenBudget(10**6)):
+        assert (await history.load(window)).messages == foreign
+    for count in (2, 60, 301, 302):
+        shown = (await history.load(LastMessages(count))).messages
+        assert orphans(shown) == []
+        assert texts(shown)[-1] == "done"
