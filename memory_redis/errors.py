@@ -38,7 +38,7 @@ are named by a short hash, the same that telemetry shows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from memory_redis.wording import counted
 
@@ -90,14 +90,42 @@ class AsyncOnly(MemoryRedisError, TypeError):
 class InvalidMessage(MemoryRedisError, ValueError):
     """A message that cannot be stored.
 
-    `position` counts the messages of the call from 0; `field` is the path of the value at fault,
-    such as `data.additional_kwargs.when`. Both are None where they do not apply.
+    The text of the error names fields that every message may have, and positions in lists; other names
+    are the application's, or a model's, and stand there as `…`.
+
+    Attributes:
+        position: counts the messages of the call from 0.
+
+        path: where the value at fault stands: a text for each name, a number for each position in a list.
+
+        field: the path as a text, such as `data.additional_kwargs.when`. As the others, None where it
+            does not apply.
     """
 
-    def __init__(self, reason: str, *, position: int | None = None, field: str | None = None) -> None:
+    def __init__(
+        self, reason: str, *, position: int | None = None, field: str | Sequence[str | int] | None = None
+    ) -> None:
+        path = tuple(field.split(".") if isinstance(field, str) else field or ())
         place = "" if position is None else f"message {position}: "
-        super().__init__(place + (f"{field}: " if field else "") + reason)
-        self.reason, self.position, self.field = reason, position, field
+        super().__init__(place + (f"{_shown(path)}: " if path else "") + reason)
+        self.reason, self.position = reason, position
+        self.path = path or None
+        self.field = ".".join(map(str, path)) or None
+
+
+_FIELDS: Final = frozenset(
+    {
+        *("data", "type", "content", "id", "name", "role", "additional_kwargs", "response_metadata"),
+        *("tool_calls", "invalid_tool_calls", "args", "tool_call_id", "artifact", "status", "usage_metadata"),
+    }
+)
+_SHOWN_PARTS: Final = 8
+
+
+def _shown(path: Sequence[str | int]) -> str:
+    """A path without the names that are content."""
+    parts = [str(part) if isinstance(part, int) or part in _FIELDS else "…" for part in path[:_SHOWN_PARTS]]
+    return ".".join([*parts, "…"] if len(path) > _SHOWN_PARTS else parts)
 
 
 class MissingKey(InvalidMessage, KeyError):

@@ -255,13 +255,18 @@ def _made(kind: MessageType, content: Content, fields: dict[str, Any]) -> Stored
         raise refusal(error) from None
 
 
+_LISTS: Final = ("tool_calls", "invalid_tool_calls")
+
+
 def refusal(error: ValidationError) -> InvalidMessage:
     """A field of the wrong type as an error of ours, without the value."""
     first = error.errors(include_input=False, include_url=False, include_context=False)[0]
     what, where = first["msg"].removeprefix("Value error, "), first["loc"]
     if where[:2] == ("data", "content"):  # pydantic names the first of the types that it may have
         what, where = "content is a text, or a list of texts and content blocks", where[:2]
-    return InvalidMessage(what, field=".".join(map(str, where)) or None)
+    # A number is a position in one of these, and anywhere else a key.
+    path = [part if at == 2 and where[1] in _LISTS else str(part) for at, part in enumerate(where)]
+    return InvalidMessage(what, field=path)
 
 
 def human(content: Content, **fields: Any) -> StoredMessage:

@@ -74,7 +74,7 @@ def _message(value: Any, speaker: str, position: int | None) -> StoredMessage:
         if _is_pair(value):
             return from_openai({"role": value[0], "content": value[1]})
     except InvalidMessage as error:
-        raise InvalidMessage(error.reason, position=position, field=error.field) from None
+        raise InvalidMessage(error.reason, position=position, field=error.path) from None
     raise InvalidMessage(f"a value of type {type(value).__name__} is no message", position=position)
 
 

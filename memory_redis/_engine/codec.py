@@ -61,7 +61,7 @@ class _Unstorable(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
-        self.path: list[str] = []
+        self.path: list[str | int] = []
 
 
 def _plain(value: Any, depth: int, as_json: bool, room: list[int]) -> Any:
@@ -86,8 +86,8 @@ def _plain(value: Any, depth: int, as_json: bool, room: list[int]) -> Any:
         if room[0] < 0:
             raise _Unstorable("more values than a record can hold")
         if isinstance(value, dict):
-            return {_key(key): _inside(str(key), item, depth, as_json, room) for key, item in value.items()}
-        return [_inside(str(at), item, depth, as_json, room) for at, item in enumerate(value)]
+            return {_key(key): _inside(key, item, depth, as_json, room) for key, item in value.items()}
+        return [_inside(at, item, depth, as_json, room) for at, item in enumerate(value)]
     if kind is bytes:
         if as_json:
             raise _Unstorable("JSON has no bytes")
@@ -103,7 +103,7 @@ def _key(key: Any) -> str:
     return well_formed(key)
 
 
-def _inside(name: str, value: Any, depth: int, as_json: bool, room: list[int]) -> Any:
+def _inside(name: str | int, value: Any, depth: int, as_json: bool, room: list[int]) -> Any:
     try:
         return _plain(value, depth + 1, as_json, room)
     except _Unstorable as error:
@@ -177,8 +177,7 @@ class Encoder:
         try:
             plain = _plain(data, 0, self._as_json, [self._limits.record_bytes])
         except _Unstorable as error:
-            field = ".".join(["data", *error.path])
-            raise InvalidMessage(error.reason, position=position, field=field) from None
+            raise InvalidMessage(error.reason, position=position, field=["data", *error.path]) from None
         try:
             check_structure(kind, plain, self._limits.record_bytes)
             _, plain = canonical(kind, plain)

@@ -74,7 +74,7 @@ class _Unstorable(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
-        self.path: list[str] = []
+        self.path: list[str | int] = []
 
 
 def from_langchain(message: BaseMessage) -> StoredMessage:
@@ -206,7 +206,7 @@ def _plain(data: Mapping[str, Any]) -> dict[str, Any]:
     try:
         return cast(dict[str, Any], _copied(data, 0, {}))
     except _Unstorable as error:
-        raise InvalidMessage(error.reason, field=".".join(["data", *error.path])) from None
+        raise InvalidMessage(error.reason, field=["data", *error.path]) from None
 
 
 def _copied(value: Any, depth: int, done: dict[int, tuple[Any, Any]]) -> Any:
@@ -219,7 +219,7 @@ def _copied(value: Any, depth: int, done: dict[int, tuple[Any, Any]]) -> Any:
     if isinstance(value, dict):
         copy = {_key(key): _inside(key, item, depth, done) for key, item in value.items()}
     elif kind is tuple or isinstance(value, list):
-        copy = [_inside(str(at), item, depth, done) for at, item in enumerate(value)]
+        copy = [_inside(at, item, depth, done) for at, item in enumerate(value)]
     elif isinstance(value, str) and not isinstance(value, Enum):
         return str.__str__(value)
     else:
@@ -234,7 +234,7 @@ def _key(key: Any) -> str:
     return key
 
 
-def _inside(name: str, value: Any, depth: int, done: dict[int, tuple[Any, Any]]) -> Any:
+def _inside(name: str | int, value: Any, depth: int, done: dict[int, tuple[Any, Any]]) -> Any:
     if type(value) in _SCALARS:
         return value
     try:

@@ -125,6 +125,15 @@ def test_an_append_refuses_it_as_well(valkey: Server, namespace: str, name: str,
         assert history.exists() is False
 
 
+def test_the_names_on_a_path_are_not_in_the_text_of_an_error() -> None:
+    """S6, P12: names are the application's or the model's; fields and positions are shown."""
+    message = AIMessage("", tool_calls=[{"name": "f", "args": {"my secret": [0, {1}]}, "id": ""}])
+    with pytest.raises(InvalidMessage) as caught:
+        from_langchain(message)
+    assert str(caught.value) == "data.tool_calls.0.args.….1: a set cannot be stored"
+    assert caught.value.field == "data.tool_calls.0.args.my secret.1"
+
+
 def test_a_message_as_a_block_of_content_is_refused() -> None:
     """C08: neither LangChain nor an error of ours lets it through."""
     message = HumanMessage([])

@@ -132,6 +132,20 @@ async def test_a_failed_save_can_be_logged(chats: Chats, caplog: pytest.LogCaptu
     assert chats.said() == []
 
 
+async def test_the_names_in_an_answer_that_cannot_be_stored_are_not_logged(
+    chats: Chats, caplog: pytest.LogCaptureFixture
+) -> None:
+    """S6, P12: the names of a tool call's arguments are the model's words; the error has the whole path."""
+    answer = ai("", tool_calls=[{"name": "pay", "args": {"my secret": [1, {2}]}, "id": "1"}])
+    report = TurnReport()
+    await chats.wrap(Script([answer]), on_save_error="log")("Hi", report=report)
+    assert "message 0: data.tool_calls.0.args.….1: a set cannot be stored" in caplog.text
+    assert "secret" not in caplog.text
+    assert isinstance(report.error, InvalidAnswer)
+    assert isinstance(report.error.error, InvalidMessage)
+    assert report.error.error.field == "data.tool_calls.0.args.my secret.1"
+
+
 async def test_a_failed_save_can_be_told_to_a_function(chats: Chats) -> None:
     """T1: it gets the error with the answer, which is given back all the same, and nothing is stored."""
     told: list[HistoryNotSaved] = []

@@ -39,6 +39,8 @@ from memory_redis import (
     human,
 )
 from memory_redis._engine.fakes import fake_client, fake_server
+from memory_redis.messages import MessageData
+from memory_redis.roles import messages_of
 
 SECRET = "hunter2-secret"
 EXPORTED = {
@@ -204,6 +206,9 @@ def test_no_error_of_a_history_shows_content_ids_or_keys() -> None:
         failing: list[tuple[type[MemoryRedisError], Callable[[], object]]] = [
             (ConflictError, lambda: history.append(human(SECRET), expected=seen)),
             (InvalidMessage, lambda: history.append(human(SECRET, extra={SECRET}))),
+            (InvalidMessage, lambda: history.append(human(SECRET, additional_kwargs={SECRET: {1}}))),
+            (InvalidMessage, lambda: history.append(ai("", tool_calls=[{"args": {SECRET: {1}}}]))),
+            (InvalidMessage, lambda: history.append(human("", **{SECRET: {SECRET: {1: SECRET}}}))),
             (InvalidMessage, lambda: history.append(SECRET)),  # type: ignore[arg-type]
             (InvalidMessage, lambda: history.append(human(SECRET * 10**6))),
             (InvalidId, lambda: memory.history(SECRET + "\ud800", SECRET)),
@@ -226,6 +231,54 @@ def test_no_error_of_a_history_shows_content_ids_or_keys() -> None:
         session.compact(SECRET, expected=session.load().version)
         assert session.load().summary == SECRET
         assert SECRET not in repr(session.load()) + repr(list(memory.conversations(SECRET)))
+
+
+PATHS: list[tuple[list[str | int], str]] = [
+    (["data", "content", 1, "url"], "data.content.1.…"),
+    (["data", "additional_kwargs", "my card is 4111", "12"], "data.additional_kwargs.….…"),
+    (["data", "tool_calls", 0, "args", "a.b", 31], "data.tool_calls.0.args.….31"),
+    (["data", *[0] * 40], "data.0.0.0.0.0.0.0.…"),
+    (["data", "artifact", "x" * 1000], "data.artifact.…"),
+]
+
+
+@pytest.mark.parametrize(("path", "text"), PATHS, ids=lambda value: value if isinstance(value, str) else "")
+def test_the_text_of_an_error_shows_fields_and_positions_of_a_path_alone(
+    path: list[str | int], text: str
+) -> None:
+    """S6, P12: names that an application or a model has chosen are content; attributes have them."""
+    error = InvalidMessage("a set cannot be stored", position=2, field=path)
+    assert str(error) == f"message 2: {text}: a set cannot be stored"
+    assert error.path == tuple(path)
+    assert error.field == ".".join(map(str, path))
+
+
+def test_a_path_that_is_handed_on_shows_no_more_than_before() -> None:
+    """S6, P12: a dictionary among others that stands for a message, and a path that is given as a text."""
+    with pytest.raises(InvalidMessage) as caught:
+        messages_of(["Hi", {"role": "user", "content": "", "4111": 1, "name": ["4111"]}])
+    assert (caught.value.position, caught.value.field) == (1, "data.name")
+    assert str(caught.value).startswith("message 1: data.name: ")
+    assert str(InvalidMessage("no", field="data.4111.name")) == "data.….name: no"
+    assert InvalidMessage("no").path is InvalidMessage("no").field is None
+
+
+def test_every_field_of_a_message_is_known_to_its_errors() -> None:
+    """C08: the text of an error names it."""
+    for name in MessageData.__annotations__:
+        assert str(InvalidMessage("no", field=["data", name])) == f"data.{name}: no"
+
+
+def test_a_key_that_is_no_text_is_not_shown() -> None:
+    """S6, P12: a number among keys is content, and no position."""
+    for make in (
+        lambda: human("", additional_kwargs={4111: 1}),
+        lambda: ai("", tool_calls=[{4111: 1}]),
+        lambda: human([{4111: 1}]),  # type: ignore[dict-item]
+    ):
+        with pytest.raises(InvalidMessage) as caught:
+            make()
+        assert "4111" not in str(caught.value) + repr(caught.value)
 
 
 def test_a_conflict_that_is_only_reported_says_that_the_turn_is_stored() -> None:
