@@ -197,7 +197,7 @@ REFUSED = [
     pytest.param({}, [("human", 7)], InvalidMessage, "no message", id="R40-pair"),
     pytest.param({}, [{"type": "text", "text": "Hi"}], InvalidMessage, "no message", id="R40-block"),
     pytest.param(
-        {}, HumanMessage(content="Hi", when=object()), InvalidMessage, "data.when", id="R42-not-storable"
+        {}, HumanMessage(content="Hi", when=object()), InvalidMessage, "data.…: ", id="R42-not-storable"
     ),
 ]
 
