@@ -18,10 +18,10 @@ from memory_redis.errors import AsyncOnly, HistoryNotSaved, InvalidSetting
 from memory_redis.history import AsyncHistory, History
 from memory_redis.langchain.history import RedisChatMessageHistory
 from memory_redis.langchain.messages import from_langchain, handed_over, to_langchain
+from memory_redis.langchain.tracing import unseen
 from memory_redis.messages import StoredMessage
 from memory_redis.rules import Rules
 from memory_redis.toolcalls import Unanswered, without_unanswered
-from memory_redis.turns import Turn
 from memory_redis.wrapper import marked_partial
 
 _logger = logging.getLogger("memory_redis")
@@ -52,12 +52,12 @@ class OwnStore:
         history = self._faces.history
         if history is None:
             raise AsyncOnly("an asyncio history serves awaited calls only: use ainvoke, astream, abatch")
-        return history.turn(**options)
+        return OwnTurn(history.turn(**options))
 
     def aopen(self, **options: Any) -> Any:
         """A turn for asyncio."""
         history = self._faces.ahistory
-        return ThreadTurn(self.open(**options)) if history is None else history.turn(**options)
+        return ThreadTurn(self.open(**options)) if history is None else AsyncOwnTurn(history.turn(**options))
 
     def kept(self, messages: Sequence[BaseMessage]) -> list[StoredMessage]:
         """LangChain's messages as they are stored."""
@@ -76,14 +76,50 @@ class OwnStore:
     mark = staticmethod(marked_partial)
 
 
-class ThreadTurn:
-    """A sync turn with the manners of an asyncio one: it waits in worker threads."""
+class _OwnTurn:
+    """A turn of a history of this library; what a commit does, such as have a summary made, is not shown."""
 
-    def __init__(self, turn: Turn) -> None:
+    def __init__(self, turn: Any) -> None:
         self._turn = turn
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._turn, name)
+
+
+class OwnTurn(_OwnTurn):
+    """A turn of a history of this library."""
+
+    def __enter__(self) -> Self:
+        self._turn.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._turn.__exit__(*error)
+
+    def commit(self, *, idempotency_key: str | None = None) -> Any:
+        """Store what was added."""
+        with unseen():
+            return self._turn.commit(idempotency_key=idempotency_key)
+
+
+class AsyncOwnTurn(_OwnTurn):
+    """A turn of a history of this library, for asyncio."""
+
+    async def __aenter__(self) -> Self:
+        await self._turn.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self._turn.__aexit__(*error)
+
+    async def commit(self, *, idempotency_key: str | None = None) -> Any:
+        """Store what was added."""
+        with unseen():
+            return await self._turn.commit(idempotency_key=idempotency_key)
+
+
+class ThreadTurn(_OwnTurn):
+    """A sync turn with the manners of an asyncio one: it waits in worker threads."""
 
     async def __aenter__(self) -> Self:
         await anyio.to_thread.run_sync(self._turn.__enter__)
@@ -216,7 +252,8 @@ class OtherTurn(_OtherTurn):
         """
         try:
             if self._added:
-                self._write(self._added)
+                with unseen():
+                    self._write(self._added)
         except Exception as error:
             raise HistoryNotSaved(error) from error
         self._added = []
@@ -244,7 +281,8 @@ class AsyncOtherTurn(_OtherTurn):
         if not self._added:
             return
         try:
-            await finished(self._awrite(self._added))
+            with unseen():
+                await finished(self._awrite(self._added))
         except Exception as error:
             raise HistoryNotSaved(error) from error
         self._added = []

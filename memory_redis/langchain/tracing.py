@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -14,6 +15,7 @@ from langchain_core.runnables.config import (
     get_callback_manager_for_config,
     patch_config,
     set_config_context,
+    var_child_runnable_config,
 )
 from langchain_core.runnables.utils import coro_with_context
 
@@ -58,3 +60,24 @@ async def atraced(
         raise
     await run.on_chain_end(output)
     return output
+
+
+@contextmanager
+def unseen() -> Iterator[None]:
+    """While something is at work that is no part of an answer, such as a model that makes a summary.
+
+    The callbacks, events and traces of the call around it do not show it. All else that the call's config
+    says (tags, metadata, `configurable`) reaches it.
+    """
+    from langsmith.run_helpers import get_tracing_context, tracing_context  # slow; LangChain has it by now
+
+    around = var_child_runnable_config.get()
+    token = var_child_runnable_config.set(None if around is None else {**around, "callbacks": None})
+    of_the_call = ("parent", "distributed_parent_id")
+    tracing = {name: value for name, value in get_tracing_context().items() if name not in of_the_call}
+    try:
+        with tracing_context(**tracing, parent=False):
+            yield
+    finally:
+        with suppress(ValueError):  # a coroutine that nobody finished is closed in another context
+            var_child_runnable_config.reset(token)
