@@ -22,7 +22,7 @@ from memory_redis.exchanges import Exchange
 from memory_redis.langchain.declared import Declared
 from memory_redis.langchain.sessions import FactorySessions, MemorySessions, Sessions, store_of
 from memory_redis.langchain.tracing import atraced, traced
-from memory_redis.langchain.values import merged, messages_in, messages_out
+from memory_redis.langchain.values import merge_of, merged, messages_in, messages_out
 from memory_redis.options import OnCorrupt, check_on_corrupt
 from memory_redis.rules import OnConflict, OnSaveError, Partial, Rules, SaveInput, TurnReport
 from memory_redis.runs import arun, astream, run, stream
@@ -347,7 +347,7 @@ class RunnableWithMessageHistory(Declared):
             from_stored=lambda found: self._as_answered(
                 store.shown(answer_in(found, kept, rules.save_input))
             ),
-            merge=merged,
+            merge=merge_of(self.runnable),
             mark=store.mark,
             past=lambda turn, own: store.past(turn, own, kept, self.unanswered),
             key=key,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from itertools import pairwise
 from operator import add
@@ -17,7 +17,10 @@ from langchain_core.messages import (
     HumanMessage,
     convert_to_messages,
 )
+from langchain_core.output_parsers import BaseCumulativeTransformOutputParser
 from langchain_core.prompt_values import PromptValue
+from langchain_core.runnables import Runnable, RunnableSequence
+from langchain_core.runnables.base import RunnableBindingBase
 
 from memory_redis.errors import InvalidMessage
 
@@ -97,7 +100,8 @@ def merged(chunks: Sequence[Any]) -> Any:
 
     Texts are joined, and message chunks that belong together are one; values of dictionaries are
     merged key by key, lists are joined; whole messages stand for themselves. Where each dictionary
-    holds all of the one before it, as those of a parser of JSON do, the last one is all.
+    holds all of the one before it, and they come to hold more keys or items, as those of a parser of
+    JSON do, the last one is all.
     """
     if len(chunks) == 1 or _grows(chunks):
         return chunks[-1]
@@ -108,6 +112,18 @@ def merged(chunks: Sequence[Any]) -> Any:
         return [item for chunk in chunks for item in chunk]
     parts = _parts(chunks)
     return parts[0] if len(parts) == 1 else parts
+
+
+def merge_of(runnable: Runnable[Any, Any]) -> Callable[[Sequence[Any]], Any]:
+    """What gives the value that the chunks of a runnable's stream amount to.
+
+    It is `merged`; behind a parser that gives, each time, all that it has read so far, the last chunk.
+    """
+    while isinstance(runnable, RunnableSequence | RunnableBindingBase):
+        runnable = runnable.last if isinstance(runnable, RunnableSequence) else runnable.bound
+    if isinstance(runnable, BaseCumulativeTransformOutputParser) and not runnable.diff:
+        return lambda chunks: merged(chunks[-1:])
+    return merged
 
 
 def _parts(items: Sequence[Any]) -> list[Any]:
@@ -153,10 +169,15 @@ def _joined(group: list[Any]) -> list[Any]:
 
 
 def _grows(chunks: Sequence[Any]) -> bool:
-    """Whether these are plain dictionaries, each of them the one before it and more."""
+    """Whether these are plain dictionaries, each of them the one before it and more.
+
+    Longer texts alone are not more: `1` and `10`, under one key, may be pieces of `110`. A parser of JSON
+    gives the empty dictionary before them.
+    """
     if not chunks or any(type(chunk) is not dict for chunk in chunks):
         return False
-    return all(first != then and _begins(first, then) for first, then in pairwise(chunks))
+    whole = all(first != then and _begins(first, then) for first, then in pairwise(chunks))
+    return whole and _size(chunks[0]) < _size(chunks[-1])
 
 
 def _begins(first: Any, then: Any) -> bool:
@@ -169,3 +190,12 @@ def _begins(first: Any, then: Any) -> bool:
         return len(first) <= len(then) and all(map(_begins, first, then))
     plain = type(first) is type(then) and type(first) in (int, float, bool)
     return first is None or (plain and bool(first == then))
+
+
+def _size(value: Any) -> int:
+    """How many keys, items and values there are in a value."""
+    if isinstance(value, dict):
+        return len(value) + sum(map(_size, value.values()))
+    if isinstance(value, list):
+        return len(value) + sum(map(_size, value))
+    return 0 if value is None else 1

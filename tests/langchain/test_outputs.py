@@ -212,6 +212,9 @@ def part(text: str, **fields: Any) -> AIMessageChunk:
         ([{}, {"text": ""}, {"text": "one"}, {"text": "one two"}], [("ai", "one two")]),
         ([{"text": ["a"]}, {"text": ["a", "b"]}, {"text": ["a", "bc"]}], [("ai", "a"), ("ai", "bc")]),
         ([{"text": "ha"}, {"text": "ha"}], [("ai", "haha")]),
+        ([{"text": "1"}, {"text": "10"}], [("ai", "110")]),
+        ([{}, {"text": "1"}, {"text": "10"}], [("ai", "10")]),
+        ([{"text": None}, {"text": "1"}], [("ai", "1")]),
         ([part("one "), "two"], [("ai", "one "), ("ai", "two")]),
     ],
 )
@@ -220,7 +223,8 @@ async def test_the_pieces_of_a_stream_are_put_together(
 ) -> None:
     """T5, T4, R51: texts, chunks, lists and dictionaries of these; the caller gets each piece as it is.
 
-    What a parser streams, each piece holding all of the last, is stored once.
+    What a parser streams, each piece holding all of the last, is stored once; texts that happen to begin
+    alike are pieces.
     """
     chain = RunnableWithMessageHistory(pieces(*chunks), memory)
     given = await chunks_of(way, chain, "Hi")
@@ -253,6 +257,22 @@ async def test_the_answer_of_a_json_parser_is_stored_once(memory: RedisMemory, w
     chain = RunnableWithMessageHistory(model(text) | JsonOutputParser(), memory, output_messages_key="answer")
     *_, last = await chunks_of(way, chain, "Hi")
     assert last == {"mood": "glad", "answer": "one two three"}
+    assert said(stored(memory)) == talk("Hi", "one two three")
+
+
+@pytest.mark.parametrize("way", ["stream", "astream"])
+@pytest.mark.parametrize("bound", [False, True])
+async def test_a_json_parser_may_begin_with_the_whole_structure(
+    memory: RedisMemory, way: str, bound: bool
+) -> None:
+    """T5, R46: a model that streams large pieces lets nothing grow but the text; it is stored once."""
+    chain: Any = pieces(part('{"answer": "one'), part(" two"), part(' three"}')) | JsonOutputParser()
+    if bound:
+        chain = chain.with_config(run_name="bound").with_retry()
+    wrapped = RunnableWithMessageHistory(chain, memory, output_messages_key="answer")
+    given = await chunks_of(way, wrapped, "Hi")
+    assert given[0] == {"answer": "one"}
+    assert given[-1] == {"answer": "one two three"}
     assert said(stored(memory)) == talk("Hi", "one two three")
 
 

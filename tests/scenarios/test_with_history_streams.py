@@ -76,6 +76,7 @@ MERGED: list[tuple[str, list[Any], list[Any]]] = [
     ("dictionaries with a role", [{"role": "assistant", "content": "a"}, "b"], [ai("a"), ai("b")]),
     ("dictionaries", [{"output": "a"}, {"sources": [1]}, {"output": "b", "sources": [2]}], [ai("ab")]),
     ("dictionaries of a role", [{"role": "r", "output": "a"}, {"role": "r", "output": "b"}], [ai("ab")]),
+    ("dictionaries of texts that begin alike", [{"output": "1"}, {"output": "10"}], [ai("110")]),
     ("dictionaries of lists", [{"output": [call("x")]}, {"output": [result("x")]}], [call("x"), result("x")]),
     ("dictionaries of messages", [{"output": ai("a")}, {"output": ai("b")}], [ai("a"), ai("b")]),
 ]
