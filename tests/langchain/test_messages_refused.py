@@ -130,7 +130,7 @@ def test_the_names_on_a_path_are_not_in_the_text_of_an_error() -> None:
     message = AIMessage("", tool_calls=[{"name": "f", "args": {"my secret": [0, {1}]}, "id": ""}])
     with pytest.raises(InvalidMessage) as caught:
         from_langchain(message)
-    assert str(caught.value) == "data.tool_calls.0.args.….1: a set cannot be stored"
+    assert str(caught.value) == "data.tool_calls.0.args.….1: a value of type set cannot be stored"
     assert caught.value.field == "data.tool_calls.0.args.my secret.1"
 
 

@@ -139,7 +139,7 @@ async def test_the_names_in_an_answer_that_cannot_be_stored_are_not_logged(
     answer = ai("", tool_calls=[{"name": "pay", "args": {"my secret": [1, {2}]}, "id": "1"}])
     report = TurnReport()
     await chats.wrap(Script([answer]), on_save_error="log")("Hi", report=report)
-    assert "message 0: data.tool_calls.0.args.….1: a set cannot be stored" in caplog.text
+    assert "message 0: data.tool_calls.0.args.….1: a value of type set cannot be stored" in caplog.text
     assert "secret" not in caplog.text
     assert isinstance(report.error, InvalidAnswer)
     assert isinstance(report.error.error, InvalidMessage)
