@@ -21,6 +21,7 @@ from memory_redis.langchain.messages import from_langchain, handed_over, to_lang
 from memory_redis.langchain.tracing import unseen
 from memory_redis.messages import StoredMessage
 from memory_redis.rules import Rules
+from memory_redis.summarised import AsyncSummarisedTurn, SummarisedTurn
 from memory_redis.toolcalls import Unanswered, without_unanswered
 from memory_redis.wrapper import marked_partial
 
@@ -52,12 +53,16 @@ class OwnStore:
         history = self._faces.history
         if history is None:
             raise AsyncOnly("an asyncio history serves awaited calls only: use ainvoke, astream, abatch")
-        return OwnTurn(history.turn(**options))
+        turn = history.turn(**options)
+        return QuietTurn(turn) if isinstance(turn, SummarisedTurn) else turn
 
     def aopen(self, **options: Any) -> Any:
         """A turn for asyncio."""
         history = self._faces.ahistory
-        return ThreadTurn(self.open(**options)) if history is None else AsyncOwnTurn(history.turn(**options))
+        if history is None:
+            return ThreadTurn(self.open(**options))
+        turn = history.turn(**options)
+        return AsyncQuietTurn(turn) if isinstance(turn, AsyncSummarisedTurn) else turn
 
     def kept(self, messages: Sequence[BaseMessage]) -> list[StoredMessage]:
         """LangChain's messages as they are stored."""
@@ -76,8 +81,8 @@ class OwnStore:
     mark = staticmethod(marked_partial)
 
 
-class _OwnTurn:
-    """A turn of a history of this library; what a commit does, such as have a summary made, is not shown."""
+class _TurnInside:
+    """A turn that another one is made around."""
 
     def __init__(self, turn: Any) -> None:
         self._turn = turn
@@ -86,8 +91,8 @@ class _OwnTurn:
         return getattr(self._turn, name)
 
 
-class OwnTurn(_OwnTurn):
-    """A turn of a history of this library."""
+class QuietTurn(_TurnInside):
+    """A turn of a history that keeps a summary: the call around it is not shown how that is made."""
 
     def __enter__(self) -> Self:
         self._turn.__enter__()
@@ -102,8 +107,8 @@ class OwnTurn(_OwnTurn):
             return self._turn.commit(idempotency_key=idempotency_key)
 
 
-class AsyncOwnTurn(_OwnTurn):
-    """A turn of a history of this library, for asyncio."""
+class AsyncQuietTurn(_TurnInside):
+    """As `QuietTurn`, for asyncio."""
 
     async def __aenter__(self) -> Self:
         await self._turn.__aenter__()
@@ -118,7 +123,7 @@ class AsyncOwnTurn(_OwnTurn):
             return await self._turn.commit(idempotency_key=idempotency_key)
 
 
-class ThreadTurn(_OwnTurn):
+class ThreadTurn(_TurnInside):
     """A sync turn with the manners of an asyncio one: it waits in worker threads."""
 
     async def __aenter__(self) -> Self:
