@@ -118,7 +118,8 @@ class Conversation:
             InvalidMessage: they cannot be.
         """
         encoder = self.settings.encoder
-        return encoder.together([*after, *encoder.records(messages, self.keys.owner)])
+        records = encoder.records(messages, self.keys.owner)
+        return encoder.together([*after, *records]) if after else records
 
     def count(self) -> Plan[int]:
         """How many messages are stored."""

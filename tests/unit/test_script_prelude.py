@@ -12,6 +12,7 @@ from tests.unit.scripting import ENTRY, Conversation, append_id, calculated, rin
 from tests.unit.strategies import examples
 
 six_bytes = st.integers(0, 2**48 - 1)
+EXCHANGE = "local _, _, exchange = trimming() "
 CALLS = [{"name": "f", "args": {}, "id": "c1"}]
 
 
@@ -173,7 +174,7 @@ def test_a_script_sees_calls_and_results_in_both_formats(
     message: StoredMessage, part: bytes, codec: str
 ) -> None:
     """F16, decision 13, 23: so that retention cuts none in half; text that looks like one is text."""
-    assert calculated("return {exchange(ARGV[1]) or ''}", stored(message, codec)) == [part]
+    assert calculated(EXCHANGE + "return {exchange(ARGV[1]) or ''}", stored(message, codec)) == [part]
 
 
 @pytest.mark.parametrize(
@@ -181,7 +182,7 @@ def test_a_script_sees_calls_and_results_in_both_formats(
 )
 def test_bytes_that_are_no_record_break_nothing(record: bytes) -> None:
     """P10: a script that meets them goes on; what has no links belongs to no exchange."""
-    assert calculated("local part, links = exchange(ARGV[1]) return {links}", record) == [b""]
+    assert calculated(EXCHANGE + "local _, links = exchange(ARGV[1]) return {links}", record) == [b""]
 
 
 def record_of(event: int, seen: set[int], codec: str) -> bytes:
@@ -213,12 +214,12 @@ def test_a_cut_tears_no_exchange_apart(events: list[int], split: int, keep: int,
         one.client.rpush("list", *records[:split])
     lua = (
         "local more = {} for i = 3, #ARGV do more[i - 2] = ARGV[i] end"
-        " return {surplus('list', tonumber(ARGV[1]), more, tonumber(ARGV[2]), 0, 0, 0, 0)}"
+        " return {surplus('list', tonumber(ARGV[1]), more, tonumber(ARGV[2]), 0, 0, 0, false)}"
     )
-    cut, size = calculated(lua, split, keep, *records[split:], client=one.client)
+    cut, left = calculated(lua, split, keep, *records[split:], client=one.client)
     least = max(len(records) - keep, 0)
     assert least <= cut <= len(records)
-    assert size == sum(map(len, records[:cut]))
+    assert left == sum(map(len, records[cut:]))
     gone, kept = ids[:cut], ids[cut:]
     assert not [name for name in kept if name.startswith("result") and name.replace("result", "call") in gone]
     assert cut == least or ids[cut - 1].startswith("result"), "no further than needed"

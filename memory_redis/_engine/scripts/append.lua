@@ -18,9 +18,9 @@
 --   conflict  0 none  1 moved on  2 edited  3 another life  4 cleared  5 rolled back
 
 local list, meta, id, age = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2])
-local field, other = ARGV[3], ARGV[3] == 'r' and 'k' or 'r'
-local names = {'b', 'v', 't', 'l', field, 'd' .. field, 'n', 'c', 'i', 'z', 'e', 'j', other, 'p'}
-local m = redis.call('HMGET', meta, unpack(names))
+local field, forgets, other = ARGV[3], 'd' .. ARGV[3], ARGV[3] == 'r' and 'k' or 'r'
+local function names() return 'b', 'v', 't', 'l', field, forgets, 'n', 'c', 'i', 'z', 'e', 'j', other, 'p' end
+local m = redis.call('HMGET', meta, names())
 local length = redis.call('LLEN', list)
 local ring, created = m[5] or '', tonumber(m[8] or 0)
 local now, policy, ms, most = clock(ring), ARGV[8], tonumber(ARGV[9]), tonumber(ARGV[10])
@@ -85,21 +85,21 @@ end
 
 -- 4. All that only reads, and what is to be written.
 local records, time, size = {}, bytes6(now), tonumber(m[7] or 0)
-if healed == 1 then size = weigh(list, length, {}, 0, length, {}) end
 for i = 15, #ARGV do
   local record = stamped(ARGV[i], now, time, version + i - 15)
   records[i - 14], size = record, size + #record
 end
 version = version + count
-local cut, gone = surplus(list, length, records, tonumber(ARGV[11]), tonumber(ARGV[12]), tonumber(ARGV[13]), now, size)
+local keep, old, room = tonumber(ARGV[11]), tonumber(ARGV[12]), tonumber(ARGV[13])
+local cut, left = surplus(list, length, records, keep, old, room, now, healed == 0 and size)
 local grown, forgot = remember(ring, dropped, id, version, now, time, count, tonumber(ARGV[4]), field == 'r' and 8 or 0)
-local set = {'v', version, 'l', id, field, grown, 'n', size - gone}
+local set = {'v', version, 'l', id, field, grown, 'n', left}
 local function put(name, value) set[#set + 1], set[#set + 2] = name, value end
 if created == 0 or not m[1] then
   if birth == '' then birth = ARGV[6] end
   put('y', '1') put('b', birth) put('c', now)
 end
-if forgot ~= dropped then put('d' .. field, forgot) end
+if forgot ~= dropped then put(forgets, forgot) end
 if cut > 0 or healed == 1 then put('t', trimmed + cut) put('e', edited) end
 local refresh = indexed and stale(indexed, told, now, ends) and 1 or 0
 if refresh == 1 or (ARGV[7] ~= '' and not indexed) then put('i', now) put('j', ends) end
@@ -111,7 +111,7 @@ local refused = attempt(expire(nil, ends, list, meta), 'HSET', meta, unpack(set)
 local failed = cut > 0 and attempt(refused, 'LTRIM', list, cut, -1) or refused
 if failed then
   local kept = attempt(nil, 'RPOP', list, count) and attempt(nil, 'LTRIM', list, 0, -(count + 1))
-  if not refused then restore(meta, set, names, m) end
+  if not refused then restore(meta, set, {names()}, m) end
   return kept and reply(-2, 0, 0) or failed
 end
 if not m[1] then expire(nil, ends, list, meta) end

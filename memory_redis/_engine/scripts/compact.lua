@@ -36,7 +36,7 @@ if seen < tonumber(when) or (ARGV[6] ~= '-1' and tonumber(upto) > tonumber(ARGV[
 end
 if ARGV[7] ~= '' and string.sub(m[10] or '', 1, 12) ~= ARGV[7] then return reply(-3, 0, 0) end
 
-local time = bytes6(now)
+local time, _, weigh = bytes6(now), trimming()
 local size = healed == 1 and weigh(list, length, {}, 0, length, {}) or tonumber(m[11] or 0)
 ring, dropped = remember(ring, dropped, id, version, now, time, cut, tonumber(ARGV[3]), 8)
 size = size - weigh(list, length, {}, 0, cut, {})

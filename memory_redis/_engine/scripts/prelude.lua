@@ -11,11 +11,16 @@ local ENTRY = 28
 local NO_BIRTH = string.rep('\0', 8)
 
 local function bytes6(n)
-  local low = n % 16777216
-  local high = (n - low) / 16777216
-  return string.char(
-    math.floor(high / 65536), math.floor(high / 256) % 256, high % 256,
-    math.floor(low / 65536), math.floor(low / 256) % 256, low % 256)
+  local f = n % 256
+  n = (n - f) / 256
+  local e = n % 256
+  n = (n - e) / 256
+  local d = n % 256
+  n = (n - d) / 256
+  local c = n % 256
+  n = (n - c) / 256
+  local b = n % 256
+  return string.char((n - b) / 256, b, c, d, e, f)
 end
 
 local function number6(s, at)

@@ -8,23 +8,6 @@ local function stamped(record, now, time, position)
   return string.sub(record, 1, 1) .. time .. bytes6(position) .. string.sub(record, 2)
 end
 
--- Whether a record belongs to a tool exchange, 'call', 'result' or nil, and its links: a text that
--- has, for each call that it makes or answers, the same eight characters.
-local function exchange(record)
-  if string.byte(record) ~= 123 then
-    local kind, flags = string.byte(record, 18, 19)
-    if not flags or math.floor(flags / 4) % 2 == 0 then return nil, '' end
-    local links = string.gsub(string.sub(record, 38, 37 + 4 * (string.byte(record, 37) or 0)), '.', function(c)
-      return string.format('%02x', string.byte(c))
-    end)
-    return (kind == 4 or kind == 5) and 'result' or 'call', links
-  end
-  local links = string.match(record, '^[^d]*"links":"(%x*)"') or string.match(record, '"links":"(%x*)","data"')
-  if not links then return nil, '' end
-  local name = string.match(record, '"type":"(%a+)"')
-  return (name == 'tool' or name == 'function') and 'result' or 'call', links
-end
-
 -- Add to an answer the newest of the records from index `start` to `stop` that have room in `bytes`.
 local function add_newest(answer, list, start, stop, bytes)
   start = math.max(start, 0)
