@@ -198,10 +198,10 @@ class Encoder:
         flags = TOOL_CALLS if has_calls(data) else 0
         if "response_metadata" in data and data["response_metadata"].get("partial") is True:
             flags |= PARTIAL
-        links = _links(message.type, data, position)
+        links = links_of(message.type, data)
         if links:
             flags |= LINKS
-            links = bytes((len(links) // 4,)) + links
+            links = bytes((_how_many(links, position),)) + links
         head = HEAD.pack(CODES[message.type], flags, self._code, tokens >> 16, tokens & 0xFFFF, size, owner)
         checksum = crc32(body, crc32(links, crc32(head)))
         return b"".join((b"\x01", checksum.to_bytes(4), head, links, body))
@@ -241,12 +241,11 @@ def _no_tokens(_message: StoredMessage) -> int:
     return 0
 
 
-def _links(kind: MessageType, data: Mapping[str, Any], position: int) -> bytes:
-    """What ties a message to its tool results or its call, if a record can say all of it."""
-    links = links_of(kind, data)
+def _how_many(links: bytes, position: int) -> int:
+    """The number of a message's ties to tool results or its call, if a record can hold as many."""
     if len(links) > 4 * MOST_LINKS:
         raise InvalidMessage(f"a message holds at most {MOST_LINKS} tool calls with an id", position=position)
-    return links
+    return len(links) // 4
 
 
 def _json_record(kind: MessageType, data: dict[str, Any], owner: bytes, position: int) -> bytes:
@@ -255,8 +254,8 @@ def _json_record(kind: MessageType, data: dict[str, Any], owner: bytes, position
         if name == "name":
             fields["type"] = kind
         fields[name] = data.get(name, default)
-    links = _links(kind, data, position)
-    tied = {"links": links.hex()} if links else {}
+    links = links_of(kind, data)
+    tied = {"links": links.hex()} if _how_many(links, position) else {}
     record = {"type": kind, "owner": owner.hex(), **tied, "data": fields | data}
     return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode()
 

@@ -79,7 +79,8 @@ class _Line:
 
         Each wait ends after so many seconds, and all of it at an instant of the monotonic clock.
         """
-        self._wait(wait)
+        if wait != self._seconds:
+            self._wait(wait)
         reader, receive = self._reader, self._socket.recv
         pack: Any = hiredis.pack_command
         self._socket.sendall(b"".join([pack(wire) for wire in wires]))
@@ -103,9 +104,8 @@ class _Line:
         return replies
 
     def _wait(self, seconds: float) -> None:
-        if seconds != self._seconds:
-            self._socket.settimeout(seconds)
-            self._seconds = seconds
+        self._socket.settimeout(seconds)
+        self._seconds = seconds
 
     def close(self) -> None:
         """Close it; what was under way is lost."""

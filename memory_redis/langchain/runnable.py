@@ -347,7 +347,7 @@ class RunnableWithMessageHistory(Declared):
             from_stored=lambda found: self._as_answered(
                 store.shown(answer_in(found, kept, rules.save_input))
             ),
-            merge=merge_of(self.runnable),
+            merge=lambda chunks: merge_of(self.runnable)(chunks),
             mark=store.mark,
             past=lambda turn, own: store.past(turn, own, kept, self.unanswered),
             key=key,
