@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from memory_redis import History
+
 ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "memory_redis")
 
@@ -69,3 +71,10 @@ def alive_in_group(group: int) -> list[int]:
 def is_one_line(text: str) -> bool:
     """Whether an error is a single line that is no traceback."""
     return text.count("\n") == 1 and text.endswith("\n") and text.startswith("memory-redis: ")
+
+
+def left(history: History) -> float:
+    """Seconds until a conversation ends."""
+    seconds = history.expire_in()
+    assert seconds is not None
+    return seconds

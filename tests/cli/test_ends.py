@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
 from memory_redis import History, RedisMemory, SlidingExpiry, human
 from memory_redis.cli import main
-from tests.cli.command import is_one_line, memory_redis
+from tests.cli.command import is_one_line, left, memory_redis
+from tests.cli.conftest import Run
 from tests.cli.test_commands import HOSTILE
 from tests.support.servers import Server, wait_until
 
 HOUR = 3_600.0
-Run = Callable[..., str]
 
 
 @pytest.fixture
@@ -31,26 +31,6 @@ def history(memory: RedisMemory) -> History:
     history = memory.history("ann", "c")
     history.append(human("Hi"))
     return history
-
-
-@pytest.fixture
-def run(server: Server, namespace: str, capsys: pytest.CaptureFixture[str]) -> Run:
-    """A command that succeeds; what it prints."""
-
-    def run(*arguments: str) -> str:
-        code = main([*arguments, "--url", server.url, "--namespace", namespace])
-        printed = capsys.readouterr()
-        assert (code, printed.err) == (0, "")
-        return printed.out
-
-    return run
-
-
-def left(history: History) -> float:
-    """Seconds until the conversation ends."""
-    seconds = history.expire_in()
-    assert seconds is not None
-    return seconds
 
 
 def test_expire_in_is_an_instant_from_now(run: Run, history: History) -> None:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from memory_redis import AsyncRedisMemory, History, RedisMemory, SlidingExpiry, ai, human
 from memory_redis.cli import main
-from tests.cli.command import is_one_line, memory_redis
+from tests.cli.command import is_one_line, left, memory_redis
+from tests.cli.conftest import Run
 from tests.cli.test_commands import HOSTILE
 from tests.support.servers import Server
 
 HOUR = 3_600.0
-Run = Callable[..., str]
 
 
 @pytest.fixture
@@ -32,26 +32,6 @@ def session(memory: RedisMemory) -> History:
     session = memory.session("s-1")
     session.append(human("Hi"), ai("Hello"))
     return session
-
-
-@pytest.fixture
-def run(server: Server, namespace: str, capsys: pytest.CaptureFixture[str]) -> Run:
-    """A command that succeeds; what it prints."""
-
-    def run(*arguments: str) -> str:
-        code = main([*arguments, "--url", server.url, "--namespace", namespace])
-        printed = capsys.readouterr()
-        assert (code, printed.err) == (0, "")
-        return printed.out
-
-    return run
-
-
-def left(session: History) -> float:
-    """Seconds until the session ends."""
-    seconds = session.expire_in()
-    assert seconds is not None
-    return seconds
 
 
 def test_show_shows_a_session(run: Run, session: History) -> None:
